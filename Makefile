@@ -1,0 +1,29 @@
+.PHONY: help test lint unit heavy mutants sim fuzz tidy
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
+
+test: ## everything: lint, unit, heavy, mutants
+	@scripts/test.sh lint unit heavy mutants
+
+lint: ## gofmt, vet, staticcheck, govulncheck, builds for other systems
+	@scripts/test.sh lint
+
+unit: ## tests of all packages but the heavy ones, with -race where it runs
+	@scripts/test.sh unit
+
+heavy: ## simulator and explorer, without -race
+	@scripts/test.sh heavy
+
+mutants: ## known defects, built in one by one: each must be caught
+	@scripts/test.sh mutants
+
+sim: ## play schedules in the simulator: make sim ARGS='--seed 7'
+	@go run ./cmd/rota sim $(ARGS)
+
+fuzz: ## fuzz every target for FUZZTIME (10s) each
+	@scripts/test.sh fuzz
+
+tidy: ## go mod tidy in every module, then go work sync
+	@scripts/test.sh tidy

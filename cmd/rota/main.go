@@ -1,0 +1,122 @@
+// Rota is the one binary: it runs members, shows groups and checks both.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit codes. A mistake on the command line has its own (sysexits' EX_USAGE),
+// so that scripts can tell it from work that went wrong.
+const (
+	exitFailed = 1
+	exitUsage  = 64
+)
+
+// run is the whole program but for the process around it: it prints an error
+// once and says with which code to exit.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := rootCmd()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	began := false
+	prepare(root, func() { began = true })
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "rota: %v\n", err)
+	if _, usage := errors.AsType[usageError](err); usage || !began {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func rootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rota",
+		Short: "Keep a duty roster for queues",
+		Long: `Rota keeps a duty roster for queues: at every moment at most one member may
+act on a partition, and none is idle for longer than it must be.`,
+		Example: `  rota version             what this binary was built from
+  rota help version        more about one command
+  rota completion bash     completion for your shell`,
+		SilenceErrors: true, // run prints them, once
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		versionCmd(),
+	)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = knownTopic
+	}
+	return root
+}
+
+// A usageError is the caller's mistake. Commands return one when only they can
+// see it; whatever cobra refuses before a command begins counts as one too.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// prepare makes every command of the tree call began when its own work starts.
+// A command that only holds others prints its help, and refuses what it does
+// not know; cobra by itself would print help and report success.
+func prepare(cmd *cobra.Command, began func()) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = knownCommand
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		cmd.DisableFlagsInUseLine = true
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			began()
+			return do(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		prepare(sub, began)
+	}
+}
+
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+}
+
+func knownTopic(help *cobra.Command, args []string) error {
+	_, rest, err := help.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return usagef("no help on %q; see rota --help", strings.Join(args, " "))
+	}
+	return nil
+}

@@ -1,0 +1,330 @@
+package core
+
+import (
+	"cmp"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A cell is the reading side of one shared record: at most one call on it is
+// under way, and a call that failed is tried again a little later.
+type cell struct {
+	rev    Rev
+	want   bool // to be read
+	flight Verb
+	wait   Time
+}
+
+// planCell is the plan's, with what is needed to judge an answer.
+type planCell struct {
+	cell
+	put   *record.Plan // under way
+	doubt bool         // the outcome of the last Put is unknown: read before writing
+	again bool         // a read was asked for while one was under way
+	floor *record.Plan // newest plan known when the Get under way was sent
+	fails Time         // since when writes fail, not by conflict; Never if they do not
+}
+
+// readPlanSoon asks for a linearizable read of the plan.
+func (n *Node) readPlanSoon() {
+	n.cell.want = true
+	n.cell.again = n.cell.flight == Get
+}
+
+// readCells sends the reads that are wanted.
+func (n *Node) readCells() {
+	if n.own.known == 0 {
+		return // not joined yet: nothing to plan for
+	}
+	if n.plan != nil && n.cause == NotEnded && n.reached(n.poll) {
+		n.cell.want = true
+	}
+	if c := &n.cell; c.want && c.flight == NoVerb && n.reached(c.wait) {
+		c.flight, c.floor = Get, n.plan
+		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: PlanCell}})
+	}
+	if n.cause != NotEnded {
+		return
+	}
+	if c := &n.rosterCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
+		c.flight = Get
+		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
+	}
+	if c := &n.ordersCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
+		c.flight = Get
+		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: OrdersCell}})
+	}
+	if c := &n.list; c.want && c.flight == NoVerb && n.reached(c.wait) {
+		c.flight = List
+		n.do(Action{Do: DoCall, Verb: List, Key: Key{Cell: MemberCell}})
+	}
+}
+
+// older orders plans by age: incarnation first, then generation.
+func older(a, b *record.Plan) int {
+	return cmp.Or(cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Gen, b.Gen))
+}
+
+// sawPlan takes a version of the plan. Watches may show old versions late and
+// twice, so what looks older is a reason to read again and nothing else.
+func (n *Node) sawPlan(p *record.Plan, rev Rev) {
+	if n.cause != NotEnded {
+		return
+	}
+	if n.plan == nil {
+		n.inc = p.Incarnation
+		n.adopt(p, rev)
+		return
+	}
+	c := older(p, n.plan)
+	switch {
+	case mutOlderPlan && c != 0 && p.Incarnation == n.inc:
+		n.adopt(p, rev)
+	case c > 0 && p.Incarnation != n.inc && !mutNoIncarnation:
+		n.end(ByStore) // somebody noticed a loss before us
+	case c > 0:
+		n.adopt(p, rev)
+	case c == 0 && p.Write == n.plan.Write:
+		n.cell.rev = rev
+		n.pollLater()
+	default:
+		n.readPlanSoon()
+	}
+}
+
+// adopt makes p the plan this node acts on.
+func (n *Node) adopt(p *record.Plan, rev Rev) {
+	was := n.plan
+	n.plan, n.cell.rev = p, rev
+	n.creates = false
+	if was == nil || was.Leader != p.Leader {
+		n.vacant, n.claiming = Never, false
+		n.cell.fails = Never
+		n.lead.resign()
+		if p.Leader == n.cfg.Session {
+			n.takeOver()
+		}
+	}
+	for i := range n.peers {
+		n.peers[i].planned = false
+	}
+	for _, s := range p.Members {
+		if i, ok := n.findPeer(s); ok {
+			n.peers[i].planned = true
+		}
+	}
+	if was == nil || was.ID != p.ID {
+		n.planned()
+	}
+	n.pollLater()
+}
+
+// pollLater: the watch may have missed a plan without knowing it. While the
+// leader's heartbeats come in they tell the newest generation, so a read now
+// and then is enough; without them it is wanted often.
+func (n *Node) pollLater() {
+	every := 10 * n.cfg.Heartbeat
+	if l := n.peer(n.plan.Leader); l == nil || l.rec == nil || n.now.Sub(l.at) > gap(l.rec.Beat) {
+		every = n.cfg.Heartbeat
+	}
+	n.poll = n.now.Add(every)
+}
+
+// tookPlan takes the answer to a call on the plan.
+func (n *Node) tookPlan(ev *Event) {
+	c := &n.cell
+	verb := c.flight
+	c.flight = NoVerb
+	if verb == Put {
+		n.tookPlanPut(ev)
+		return
+	}
+	floor := c.floor
+	c.floor = nil
+	if ev.Outcome == Unknown {
+		c.again = false
+		c.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	c.want, c.again = c.again, false
+	if n.bump {
+		n.bumpPlan(ev)
+		return
+	}
+	n.recheck = n.recheck && c.want
+	c.doubt = false
+	switch {
+	case ev.Outcome == NotFound && n.plan != nil:
+		n.storeLost() // a plan is never deleted
+	case ev.Outcome == NotFound:
+		n.creates = true
+	case floor != nil && lost(ev.Entries[0].Plan, floor) && !mutOlderPlan:
+		if mutNoIncarnation {
+			n.adopt(ev.Entries[0].Plan, ev.Entries[0].Rev)
+		}
+		n.storeLost()
+	default:
+		n.sawPlan(ev.Entries[0].Plan, ev.Entries[0].Rev)
+	}
+	if n.claiming {
+		n.claim()
+	}
+}
+
+// lost tells whether p, read after known had been seen, proves that the store
+// lost known: it is older, or another write of the same generation.
+func lost(p, known *record.Plan) bool {
+	c := older(p, known)
+	return c < 0 || c == 0 && p.Write != known.Write
+}
+
+func (n *Node) tookPlanPut(ev *Event) {
+	c := &n.cell
+	switch ev.Outcome {
+	case OK:
+		p := c.put
+		c.put, c.fails = nil, Never
+		if n.bump {
+			n.bump = false
+		} else {
+			n.sawPlan(p, ev.Rev)
+		}
+	case Conflict:
+		c.put, c.fails = nil, Never
+		n.readPlanSoon()
+	default:
+		c.fails = min(c.fails, n.now)
+		if mutTrustUnknown && !n.bump && n.plan != nil {
+			n.adopt(c.put, c.rev)
+			c.put = nil
+			return
+		}
+		c.put, c.doubt = nil, true
+		n.readPlanSoon()
+	}
+}
+
+// putPlan writes p over the version that this node knows.
+func (n *Node) putPlan(p *record.Plan, prev Rev) {
+	n.writes++
+	p.Write = writeID(n.cfg.Session, n.writes)
+	n.cell.put, n.cell.flight = p, Put
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: PlanCell}, Prev: prev, Plan: p, Blind: mutBlindPlan && prev != 0})
+}
+
+// writeID tells two writes apart. Sessions are random, so mixing in a counter
+// is as good as drawing another random number.
+func writeID(s record.Session, n uint64) uint64 {
+	x := uint64(s) ^ n*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return max(x^x>>31, 1)
+}
+
+// bumpPlan gives the plan that was found a new incarnation and a hold, unless
+// somebody did so already. The rows stay as they were found: whoever leads next
+// frees them as their owners' records allow.
+func (n *Node) bumpPlan(ev *Event) {
+	next := &record.Plan{Term: 1, Hold: !mutNoHold, Mode: n.cfg.Mode}
+	var prev Rev
+	seen := n.inc
+	if ev.Outcome == OK {
+		e := &ev.Entries[0]
+		if e.Plan.Incarnation > n.inc {
+			n.bump = false
+			return
+		}
+		*next = *e.Plan
+		prev = e.Rev
+		seen = max(seen, e.Plan.Incarnation)
+	}
+	next.Gen++
+	next.Decided = next.Gen
+	next.Leader = 0
+	next.Hold = !mutNoHold
+	next.Incarnation = seen + 1
+	if ev.Outcome == NotFound {
+		next.Incarnation = max(seen+1, n.cfg.Minute)
+	}
+	n.putPlan(next, prev)
+}
+
+// tookRoster and tookOrders take answers to reads and, for the roster, writes.
+func (n *Node) tookRoster(ev *Event) {
+	c := &n.rosterCell
+	verb := c.flight
+	c.flight = NoVerb
+	if verb == Put {
+		if ev.Outcome == OK {
+			n.sawRoster(n.lead.roster, ev.Rev)
+		} else {
+			c.want = true
+		}
+		n.lead.roster = nil
+		return
+	}
+	switch ev.Outcome {
+	case OK:
+		c.want = false
+		n.lead.gotRoster = true
+		n.sawRoster(ev.Entries[0].Roster, ev.Entries[0].Rev)
+	case NotFound:
+		c.want = false
+		c.rev = 0
+		n.lead.gotRoster = true
+	default:
+		c.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	if n.plan != nil && rosterVer(n.roster) < n.plan.Roster {
+		// The plan obeys a roster that cannot be read: never guess what an ID
+		// means, ask again.
+		c.want, c.wait = true, n.now.Add(n.cfg.Heartbeat)
+		n.lead.gotRoster = false
+		n.do(Action{Do: DoNote, Note: NoteNoRoster})
+	}
+}
+
+func (n *Node) sawRoster(r *record.Roster, rev Rev) {
+	if r.Ver < rosterVer(n.roster) {
+		return
+	}
+	n.rosterCell.rev = rev
+	if r.Ver > rosterVer(n.roster) {
+		n.roster = r
+		n.lead.rosterStale = true
+		n.news()
+	}
+}
+
+func (n *Node) tookOrders(ev *Event) {
+	c := &n.ordersCell
+	c.flight = NoVerb
+	switch ev.Outcome {
+	case OK:
+		c.want = false
+		n.lead.gotOrders = true
+		n.sawOrders(ev.Entries[0].Orders, ev.Entries[0].Rev)
+	case NotFound:
+		c.want = false
+		n.lead.gotOrders = true
+	default:
+		c.wait = n.now.Add(n.cfg.Retry)
+	}
+}
+
+func ordersVer(o *record.Orders) uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.Ver
+}
+
+func (n *Node) sawOrders(o *record.Orders, rev Rev) {
+	if o.Ver <= ordersVer(n.orders) {
+		return
+	}
+	n.orders, n.ordersCell.rev = o, rev
+	n.lead.rosterStale = true
+	n.news()
+}

@@ -1,0 +1,558 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// scratch is memory that drafts reuse; it holds no state between steps.
+type scratch struct {
+	live    []record.Session
+	members []record.Session
+	peers   []peerRef
+	rows    []record.Row
+	waits   []await
+	open    []plan.Member
+	parts   []plan.Partition
+	avoid   []int32
+	targets []int32
+}
+
+// peerRef is a newcomer's name and session, to be sorted by both.
+type peerRef struct {
+	name string
+	who  record.Session
+}
+
+// draft works out the next version of the plan: what must be let go, what can
+// be granted and, when the time for it has come, who should own what. It returns
+// nil when nothing is to be changed. All goes into one compare-and-set.
+func (n *Node) draft() *record.Plan {
+	l, cur := &n.lead, n.plan
+	if n.spellbound() || cur.Hold && !n.heldLong() {
+		return nil
+	}
+	if n.ownersAbsent() {
+		if !cur.Hold && !mutAbsentIsDead {
+			n.storeLost()
+			return nil
+		}
+	}
+	l.graces = slices.DeleteFunc(l.graces, func(g grace) bool { return n.reached(g.until) })
+	d := draft{n: n, next: *cur, gen: cur.Gen + 1}
+	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
+	d.rows = l.scratch.rows
+	if cur.Hold {
+		d.next.Hold, d.changed = false, true
+		n.do(Action{Do: DoNote, Note: NoteCleared})
+	}
+	d.release()
+	if n.rosterKnown() {
+		if why, wanted := d.wanted(); !wanted {
+			l.settle.close()
+		} else if d.due() {
+			d.replan(why)
+		}
+	}
+	d.grant()
+	if !d.changed {
+		return nil
+	}
+	d.next.Gen, d.next.Decided = d.gen, d.gen
+	d.next.Rows = slices.Clone(d.rows)
+	l.scratch.rows = d.rows
+	if d.planned {
+		l.planAt = n.now
+		l.settle.close()
+	}
+	return &d.next
+}
+
+// A draft is the next plan in the making.
+type draft struct {
+	n       *Node
+	next    record.Plan
+	rows    []record.Row
+	gen     uint64
+	changed bool
+	planned bool
+}
+
+// heldLong: this leader has itself waited until every lease there may be, known
+// or not, has run out.
+func (n *Node) heldLong() bool {
+	w := wait(n.cfg.Lease)
+	for i := range n.peers {
+		if m := n.peers[i].rec; m != nil {
+			w = max(w, wait(m.Lease))
+		}
+	}
+	return n.reached(n.lead.since.Add(w))
+}
+
+// ownersAbsent: a row's owner has no record. Records that rows name are never
+// deleted, so the store has lost it.
+func (n *Node) ownersAbsent() bool {
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.absent && slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == p.session }) {
+			return true
+		}
+	}
+	return false
+}
+
+// free ends an ownership. The token stays, in every state: the next grant must
+// be higher whoever makes it.
+func (d *draft) free(r *record.Row) {
+	r.State, r.Owner, r.Rev = record.Free, 0, d.gen
+	if mutForgetToken {
+		r.Token = record.MakeToken(d.next.Incarnation, 0)
+	}
+	d.changed = true
+}
+
+// release lets go of what nobody can be running any more, each by a fact that
+// stays true: its owner confirmed this very revoke, gave it up, or is gone.
+func (d *draft) release() {
+	n := d.n
+	for i := range d.rows {
+		r, id := &d.rows[i], record.ID(i)
+		if r.State == record.Free {
+			continue
+		}
+		p := n.peer(r.Owner)
+		if p == nil {
+			continue
+		}
+		switch {
+		case p.absent: // and the hold has been waited for
+			d.free(r)
+		case p.rec == nil:
+		case r.State == record.Revoking:
+			stopped := n.acked(p.rec, r.Rev) && !slices.Contains(p.rec.Draining, id)
+			if stopped || p.over() || mutGrantWithoutAck {
+				d.free(r)
+			}
+		case p.over() && n.seat(p):
+			r.To, r.Reason = r.Owner, record.Returning
+			d.free(r)
+		case n.gaveUpRow(p.rec, id, r):
+			n.graceFor(id, r.Owner)
+			r.To = 0
+			d.free(r)
+		}
+	}
+}
+
+// graceFor keeps the partition away from who gave it up, counted from now.
+func (n *Node) graceFor(id record.ID, who record.Session) {
+	l := &n.lead
+	if !slices.ContainsFunc(l.graces, func(g grace) bool { return g.id == id && g.who == who }) {
+		l.graces = append(l.graces, grace{id, who, n.now.Add(n.cfg.Grace)})
+	}
+}
+
+func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
+	return slices.ContainsFunc(m.GaveUp, func(g record.GaveUp) bool { return g.ID == id && g.Token == r.Token }) &&
+		!slices.Contains(m.Draining, id)
+}
+
+// rosterKnown: the roster is there and says what source and orders say.
+func (n *Node) rosterKnown() bool {
+	return n.roster != nil && !n.lead.rosterStale && n.lead.roster == nil && !n.rosterCell.want
+}
+
+// wanted tells whether there is something to plan for, and what.
+func (d *draft) wanted() (Why, bool) {
+	n, cur := d.n, d.n.plan
+	why, want := n.lead.settle.why, n.liveDiffers()
+	if want && why == 0 {
+		why = WhyLeft
+	}
+	if n.roster.Ver != cur.Roster {
+		want, why = true, why|WhyRoster
+	}
+	if ordersVer(n.orders) != cur.Orders {
+		want, why = true, why|WhyOrders
+		if n.orders != nil && !n.orders.Freeze {
+			why |= WhyThaw
+		}
+	}
+	if !want && d.ownerless() {
+		want, why = true, why|WhyOwnerless
+	}
+	return why, want
+}
+
+// liveDiffers: the plan's members are not those that live.
+func (n *Node) liveDiffers() bool {
+	live := 0
+	for i := range n.peers {
+		if p := &n.peers[i]; n.counts(p) || n.seat(p) {
+			if !p.planned {
+				return true
+			}
+			live++
+		}
+	}
+	return live != len(n.plan.Members)
+}
+
+// ownerless: a row is free with nowhere to go, and somebody could take it.
+func (d *draft) ownerless() bool {
+	some := false
+	for i := range d.rows {
+		r := &d.rows[i]
+		some = some || r.State == record.Free && r.To == 0 && (r.Reason == record.NoReason || r.Reason == record.Unplaced)
+	}
+	if !some {
+		return false
+	}
+	d.targets(d.members())
+	for i, t := range d.n.lead.scratch.targets {
+		if r := &d.rows[i]; t != plan.None && r.State == record.Free && r.To == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// due tells whether a wanted plan may be made now. An eager one stops everybody,
+// so after its grants the next keeps a distance; before them it may still be
+// aimed anew.
+func (d *draft) due() bool {
+	n := d.n
+	if !n.settled() {
+		return false
+	}
+	if n.cfg.Mode != record.Eager || n.lead.planAt == Never || d.revoking() || mutEagerRepeats {
+		return true
+	}
+	return n.reached(n.lead.planAt.Add(n.cfg.Lease))
+}
+
+func (d *draft) revoking() bool {
+	return slices.ContainsFunc(d.rows, func(r record.Row) bool { return r.State == record.Revoking })
+}
+
+// members is the line of the next plan: those who stay, in their order, an heir
+// in the place of the ended session of its name; then newcomers by name. It
+// leaves everybody's place in line in the peers.
+func (d *draft) members() []record.Session {
+	n, sc := d.n, &d.n.lead.scratch
+	out := sc.members[:0]
+	sc.peers = sc.peers[:0]
+	for i := range n.peers {
+		n.peers[i].line = plan.None
+	}
+	for _, s := range n.plan.Members {
+		p := n.peer(s)
+		if p == nil {
+			continue
+		}
+		if h := n.heir(p); h != nil && h.line == plan.None {
+			h.line = int32(len(out))
+			p.line = h.line
+			out = append(out, h.session)
+		} else if n.counts(p) || n.seat(p) {
+			p.line = int32(len(out))
+			out = append(out, s)
+		}
+	}
+	for i := range n.peers {
+		if p := &n.peers[i]; n.counts(p) && p.line == plan.None {
+			sc.peers = append(sc.peers, peerRef{p.rec.Name, p.session})
+		}
+	}
+	slices.SortFunc(sc.peers, func(a, b peerRef) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.who, b.who))
+	})
+	for _, r := range sc.peers {
+		n.peer(r.who).line = int32(len(out))
+		out = append(out, r.who)
+	}
+	sc.members = out
+	return out
+}
+
+// replan decides who should own what and begins to move what must move.
+func (d *draft) replan(why Why) {
+	n, next := d.n, &d.next
+	retarget := n.cfg.Mode == record.Eager && n.plan.Mode == record.Eager && d.revoking()
+	for len(d.rows) < len(n.roster.Entries) {
+		d.rows = append(d.rows, record.Row{Rev: d.gen})
+	}
+	for i := range d.rows {
+		r := &d.rows[i]
+		if r.State == record.Free {
+			continue
+		}
+		if p := n.peer(r.Owner); p != nil && p.over() {
+			if r.State == record.Owned {
+				r.To = r.Owner // who had it, until the targets are known
+			}
+			d.free(r)
+		}
+	}
+	members := d.members()
+	targets := d.targets(members)
+	d.countReturns(members)
+	next.Members = slices.Clone(members)
+	next.Mode = n.cfg.Mode
+	if n.server != "" {
+		next.Server = n.server
+	}
+	next.Roster, next.Orders = n.roster.Ver, ordersVer(n.orders)
+	if !retarget {
+		next.ID++
+	}
+	moves := d.aim(members, targets)
+	d.changed, d.planned = true, true
+	n.do(Action{Do: DoNote, Note: NotePlan, N: moves, Why: why})
+}
+
+// aim gives every row its target and revokes what has to move; eager plans
+// revoke everything, if anything moves at all.
+func (d *draft) aim(members []record.Session, targets []int32) (moves int) {
+	n := d.n
+	all := false
+	for i := range d.rows {
+		r := &d.rows[i]
+		t := d.target(members, targets[i])
+		all = all || r.State == record.Free && t != 0 && d.reason(i, t) == record.NoReason || r.State == record.Owned && t != r.Owner
+	}
+	all = all && n.cfg.Mode == record.Eager && !n.frozen()
+	for i := range d.rows {
+		r := &d.rows[i]
+		t := d.target(members, targets[i])
+		reason := d.reason(i, t)
+		if reason == record.Paused {
+			t = d.home(r, members)
+		}
+		switch r.State {
+		case record.Owned:
+			if t == r.Owner && !all && reason == record.NoReason {
+				continue
+			}
+			if t != r.Owner {
+				moves++
+			}
+			r.State, r.Rev = record.Revoking, d.gen
+		case record.Revoking:
+			if mutRevokeTakenBack && t == r.Owner {
+				r.State, r.Rev = record.Owned, d.gen
+				t = 0
+			}
+		}
+		r.To, r.Reason = t, reason
+	}
+	return moves
+}
+
+// home is where a paused row comes from and would go back to.
+func (d *draft) home(r *record.Row, members []record.Session) record.Session {
+	at := r.Owner
+	if r.To != 0 {
+		at = r.To
+	}
+	return d.target(members, d.index(at))
+}
+
+func (d *draft) target(members []record.Session, i int32) record.Session {
+	if i == plan.None {
+		return 0
+	}
+	return members[i]
+}
+
+// reason says why a row with target t is or will be free.
+func (d *draft) reason(i int, t record.Session) record.Reason {
+	n := d.n
+	e := &n.roster.Entries[i]
+	switch {
+	case e.Removed:
+		return record.Removed
+	case n.paused(e.Name):
+		return record.Paused
+	case t == 0:
+		return record.Unplaced
+	}
+	if p := n.peer(t); p != nil && !p.is(record.Live) {
+		return record.Returning
+	}
+	return record.NoReason
+}
+
+func (n *Node) frozen() bool { return n.orders != nil && n.orders.Freeze && !mutNoFreeze }
+
+func (n *Node) paused(name string) bool {
+	return n.orders != nil && slices.Contains(n.orders.Pauses, name) && !mutNoPause
+}
+
+// grant gives free rows to their targets: never while a hold lasts and, in
+// eager mode, not before everything has stopped.
+func (d *draft) grant() {
+	n, next := d.n, &d.next
+	if next.Hold || next.Mode == record.Eager && d.revoking() && !mutNoBarrier {
+		return
+	}
+	for i := range d.rows {
+		r := &d.rows[i]
+		if r.State != record.Free || r.To == 0 || r.Reason != record.NoReason {
+			continue
+		}
+		p := n.peer(r.To)
+		if p == nil || !p.is(record.Live) || !(d.planned && p.line != plan.None || !d.planned && p.planned) {
+			continue
+		}
+		assert(r.Token.Counter() < 1<<32-1, "a partition was granted four billion times")
+		*r = record.Row{
+			State: record.Owned,
+			Owner: r.To,
+			Token: record.MakeToken(next.Incarnation, r.Token.Counter()+1),
+			Rev:   d.gen,
+		}
+		d.changed = true
+	}
+}
+
+// targets places every partition on a member of the next plan.
+func (d *draft) targets(members []record.Session) []int32 {
+	n, sc := d.n, &d.n.lead.scratch
+	sc.open, sc.parts, sc.avoid = sc.open[:0], sc.parts[:0], sc.avoid[:0]
+	for _, s := range members {
+		p := n.peer(s)
+		sc.open = append(sc.open, plan.Member{
+			Limit:    limit(p.rec),
+			Closed:   n.orders != nil && slices.Contains(n.orders.Drains, p.rec.Name),
+			Reserved: !p.is(record.Live),
+		})
+	}
+	for i := range d.rows {
+		sc.parts = append(sc.parts, d.part(i, members))
+	}
+	if n.cfg.Strategy == Range {
+		sc.targets = n.lead.planner.Range(sc.open, sc.parts, sc.targets)
+	} else {
+		sc.targets = n.lead.planner.Spread(sc.open, sc.parts, sc.targets)
+	}
+	return sc.targets
+}
+
+// part describes row i to the planner.
+func (d *draft) part(i int, members []record.Session) plan.Partition {
+	n, r := d.n, &d.rows[i]
+	part := plan.Partition{Owner: plan.None, Pin: plan.None}
+	if i >= len(n.roster.Entries) {
+		part.Off = true
+		return part
+	}
+	e := &n.roster.Entries[i]
+	part.Off = e.Removed || n.paused(e.Name)
+	at := r.Owner
+	if r.To != 0 { // on its way, or remembered
+		at = r.To
+	}
+	part.Owner = d.index(at)
+	part.Stay = n.frozen() && r.State != record.Free
+	if n.orders != nil {
+		for _, p := range n.orders.Pins {
+			if p.Partition == e.Name {
+				part.Pin = d.named(members, p.Member)
+			}
+		}
+	}
+	part.Avoid = d.avoid(record.ID(i), e.Name, members)
+	return part
+}
+
+// index is the place in line of session s or of its heir.
+func (d *draft) index(s record.Session) int32 {
+	if p := d.n.peer(s); s != 0 && p != nil {
+		return p.line
+	}
+	return plan.None
+}
+
+func (d *draft) named(members []record.Session, name string) int32 {
+	for i, s := range members {
+		if d.n.peer(s).rec.Name == name {
+			return int32(i)
+		}
+	}
+	return plan.None
+}
+
+// avoid lists who must not get the partition: by ban, or because it has just
+// given it up and somebody else can take it.
+func (d *draft) avoid(id record.ID, name string, members []record.Session) []int32 {
+	n, sc := d.n, &d.n.lead.scratch
+	from := len(sc.avoid)
+	if n.orders != nil {
+		for _, b := range n.orders.Bans {
+			if b.Partition == name {
+				for i, s := range members {
+					if n.peer(s).rec.Name == b.Member {
+						sc.avoid = append(sc.avoid, int32(i))
+					}
+				}
+			}
+		}
+	}
+	for _, g := range n.lead.graces {
+		if i := d.index(g.who); g.id == id && i >= 0 && len(sc.avoid)-from < len(members)-1 && !mutNoGrace {
+			sc.avoid = append(sc.avoid, i)
+		}
+	}
+	slices.Sort(sc.avoid[from:])
+	return sc.avoid[from:len(sc.avoid):len(sc.avoid)]
+}
+
+// limit is how many partitions a member says it can take; 0 means any number.
+func limit(m *record.Member) int {
+	for _, l := range m.Labels {
+		if l.Key == "limit" {
+			if v, err := strconv.Atoi(l.Value); err == nil && v > 0 {
+				return v
+			}
+		}
+	}
+	return 0
+}
+
+// countReturns keeps, per name, how often it came back in a row without running
+// for as long as its rows would have waited.
+func (d *draft) countReturns(members []record.Session) {
+	n := d.n
+	if n.cfg.Return <= 0 {
+		return
+	}
+	var out []record.Return
+	for _, r := range d.next.Returns {
+		p := d.named(members, r.Name)
+		if p >= 0 && n.now.Sub(n.peer(members[p]).first) < n.cfg.Return {
+			out = append(out, r)
+		}
+	}
+	for _, s := range n.plan.Members {
+		p := n.peer(s)
+		if p == nil || !p.over() {
+			continue
+		}
+		if h := n.heir(p); h != nil {
+			at, ok := slices.BinarySearchFunc(out, p.rec.Name, func(r record.Return, s string) int { return cmp.Compare(r.Name, s) })
+			if ok {
+				out[at].Count++
+			} else {
+				out = slices.Insert(out, at, record.Return{Name: p.rec.Name, Count: 1})
+			}
+			n.do(Action{Do: DoNote, Note: NoteReturned, Who: h.session})
+		}
+	}
+	d.next.Returns = out
+}

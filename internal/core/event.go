@@ -1,0 +1,187 @@
+package core
+
+import "github.com/rota-dev/rota/internal/record"
+
+// Cell is a kind of record in the store.
+type Cell uint8
+
+const (
+	NoCell Cell = iota
+	PlanCell
+	RosterCell
+	OrdersCell
+	MemberCell
+)
+
+// Key names one record. Session is set for members only.
+type Key struct {
+	Cell    Cell
+	Session record.Session
+}
+
+// Verb is a store call.
+type Verb uint8
+
+const (
+	NoVerb Verb = iota
+	Put
+	Get
+	Delete
+	List // all member records
+)
+
+// Outcome is what came of a store call.
+type Outcome uint8
+
+const (
+	OK       Outcome = iota
+	Conflict         // Put, Delete: the record is not at Prev
+	NotFound         // Get: there is none
+	Unknown          // it may or may not have happened, now or later
+)
+
+// An Entry is one version of one record. Exactly one of the pointers is set,
+// none if it was deleted.
+type Entry struct {
+	Key
+	Rev     Rev
+	Deleted bool
+	Plan    *record.Plan
+	Roster  *record.Roster
+	Orders  *record.Orders
+	Member  *record.Member
+}
+
+// Kind says what an event is about.
+type Kind uint8
+
+const (
+	Tick     Kind = iota // only time has passed
+	Begin                // the session starts
+	Answer               // to a store call: Verb, Key, Outcome, Rev, Entries
+	Seen                 // a watch showed Entries; First: of a watch just begun
+	Gap                  // the watches broke off and begin anew
+	Listed               // the source's partitions: Listing, Flag = it asked its broker
+	Started              // ID@Token is confirmed by the source
+	Stopped              // ID@Token runs no more: handled, settled, closed
+	Retrying             // ID@Token is being started again after a failure
+	GivenUp              // ID@Token failed too often and runs no more: Cause
+	Closed               // the source's connections are closed
+	Proven               // the kernel proved that Session is gone
+	Leave                // the user wants to leave; Flag = it means to return
+	Jumped               // this host's clocks disagree: trust no lease
+	Server               // connected to the store server called Text
+)
+
+// An Event is something that happened. Which fields count depends on Kind.
+type Event struct {
+	Kind    Kind
+	Verb    Verb
+	Outcome Outcome
+	First   bool
+	Flag    bool
+	Key     Key
+	Rev     Rev
+	Entries []Entry
+	ID      record.ID
+	Token   record.Token
+	Session record.Session
+	Text    string
+	Listing []record.Partition
+}
+
+// Do says what kind of action is wanted.
+type Do uint8
+
+const (
+	DoCall   Do = iota // a store call: Verb, Key, Prev and the record; answered once
+	DoWatch            // watch what Watch says, from now on
+	DoStart            // run ID@Token, called Name
+	DoStop             // let ID@Token finish what it fetched, then Stopped
+	DoCancel           // end ID@Token at once, then Stopped
+	DoAsk              // ask the source for its partitions, then Listed
+	DoClose            // close the source's connections, then Closed
+	DoAbort            // what still runs is past its lease: end it by force
+	DoEnd              // the session is over: Cause
+	DoNote             // tell people (and checkers) what was decided
+)
+
+// An Action is something to be done. Which fields count depends on Do.
+type Action struct {
+	Do     Do
+	Verb   Verb
+	Blind  bool // a mutant's Put: no compare, just set
+	Cause  Cause
+	Note   Note
+	Key    Key
+	Prev   Rev
+	Plan   *record.Plan
+	Roster *record.Roster
+	Member *record.Member
+	ID     record.ID
+	Token  record.Token
+	Name   string
+	Who    record.Session // notes: whom it is about
+	N      int            // notes: a number, such as moves
+	Why    Why            // notes: of a plan
+	Watch  Watch
+}
+
+// Watch is what a node wants to be shown. Plan and roster are always watched.
+type Watch struct {
+	All    bool           // every member's record
+	Leader record.Session // this member's record, when not All
+	Orders bool
+}
+
+// Note is something worth telling.
+type Note uint8
+
+const (
+	NoteJoined   Note = iota // my record is in the store
+	NoteLead                 // I lead from now on
+	NotePlan                 // I made a plan: N moves, Why
+	NoteDead                 // I declared Who dead
+	NoteEvicted              // I evicted Who
+	NotePaused               // my lease ran out; all stopped
+	NoteResumed              // my lease is back
+	NoteLeaving              // I am leaving
+	NoteTwins                // Who has the name of another live member
+	NoteStuck                // ID was granted long ago and has not started
+	NoteAlone                // nobody else: I stop by myself
+	NoteLost                 // the store lost acknowledged writes
+	NoteBug                  // the last leader ended on a bug: I change nothing
+	NoteNoRoster             // the roster is older than the plan: waiting for it
+	NoteReturned             // Who took the place of an ended session of its name
+	NoteCleared              // the hold is over: grants may flow
+)
+
+// Why is a set of reasons for a plan.
+type Why uint16
+
+const (
+	WhyJoined Why = 1 << iota
+	WhyLeft
+	WhyDied
+	WhyEvicted
+	WhyOrders
+	WhyRoster
+	WhyOwnerless
+	WhyReturned
+	WhyThaw
+)
+
+var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned", "thaw"}
+
+func (w Why) String() string {
+	s := ""
+	for i, word := range whyWords {
+		if w&(1<<i) != 0 {
+			if s != "" {
+				s += ", "
+			}
+			s += word
+		}
+	}
+	return s
+}

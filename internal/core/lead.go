@@ -1,0 +1,375 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// lead is what only a leader (and, for settle, a deputy) needs. All of it but
+// settle starts from nothing with each leader.
+type lead struct {
+	settle settle
+
+	taking    bool // claimed, re-reading everything before the first plan
+	ready     bool
+	since     Time // of the claim
+	gotRoster bool
+	gotOrders bool
+	gotList   bool
+
+	roster      *record.Roster // being written
+	rosterStale bool           // roster, orders or listing changed: derive it again
+	listing     []record.Partition
+	listed      bool // the source has answered
+	complete    bool // the listing is all the broker has
+	missed      []miss
+	asking      bool
+	ask         Time
+
+	planAt  Time // of the last plan: eager ones keep a distance
+	waits   []await
+	graces  []grace
+	bugSeen bool // the last leader ended on a bug over this very plan
+	bugLive []record.Session
+	bugVer  uint64
+
+	planner plan.Planner
+	scratch scratch
+}
+
+// A miss counts listings in a row that lacked a partition.
+type miss struct {
+	id record.ID
+	n  uint8
+}
+
+// An await is one row of the wait set: not yet where the plan wants it.
+type await struct {
+	id    record.ID
+	rev   uint64
+	since Time
+	stuck bool
+}
+
+// A grace keeps a partition away from the member that gave it up.
+type grace struct {
+	id    record.ID
+	who   record.Session
+	until Time
+}
+
+func newLead() lead {
+	return lead{since: Never, ask: 0, planAt: Never, settle: settle{since: Never}}
+}
+
+// resign forgets everything of a leadership but what a deputy knows as well.
+func (l *lead) resign() {
+	s, p, sc := l.settle, l.planner, l.scratch
+	*l = newLead()
+	l.settle, l.planner, l.scratch = s, p, sc
+}
+
+// takeOver begins a leadership. What others told the former leader is not known
+// here, so everything is read again before the first plan: a list begun after
+// the claim shows every record written before it.
+func (n *Node) takeOver() {
+	l := &n.lead
+	l.taking, l.ready, l.since = true, false, n.now
+	l.rosterStale = true
+	n.rosterCell.want, n.ordersCell.want, n.list.want = true, true, true
+	n.ordersCell.wait, n.rosterCell.wait, n.list.wait = n.now, n.now, n.now
+	n.do(Action{Do: DoNote, Note: NoteLead})
+}
+
+// tookList takes a listing of all member records.
+func (n *Node) tookList(ev *Event) {
+	c := &n.list
+	c.flight = NoVerb
+	if ev.Outcome != OK {
+		c.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	c.want = false
+	n.all = n.watch.All
+	for i := range ev.Entries {
+		e := &ev.Entries[i]
+		if e.Session != n.cfg.Session {
+			n.sawPeer(e.Member, e.Rev, false)
+		}
+	}
+	if !n.lead.taking || n.lead.gotList {
+		return
+	}
+	n.lead.gotList = true
+	// An owner that the listing lacks is asked for by name: absence from a
+	// listing frees nothing.
+	for i := range n.plan.Rows {
+		if o := n.plan.Rows[i].Owner; o != 0 && n.peer(o) == nil {
+			p := n.addPeer(o)
+			p.reread = !mutAbsentIsDead
+			p.absent = mutAbsentIsDead
+		}
+	}
+}
+
+// leading tells whether this node may change the plan now.
+func (n *Node) leading() bool {
+	if !n.Leads() || n.cause != NotEnded || n.ended {
+		return false
+	}
+	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) && !mutLeaverPlans {
+		return false
+	}
+	l := &n.lead
+	if l.taking && l.gotRoster && l.gotOrders && l.gotList && !n.asksOwners() {
+		l.taking, l.ready = false, true
+		n.checkBug()
+	}
+	return l.ready
+}
+
+// asksOwners: some row's owner has not been heard of yet.
+func (n *Node) asksOwners() bool {
+	for i := range n.plan.Rows {
+		o := n.plan.Rows[i].Owner
+		if o == 0 {
+			continue
+		}
+		if p := n.peer(o); p == nil || p.rec == nil && !p.absent {
+			return true
+		}
+	}
+	return false
+}
+
+// leadGroup does all that a leader does.
+func (n *Node) leadGroup() {
+	n.notice()
+	if !n.leading() {
+		return
+	}
+	n.expire()
+	n.askSource()
+	n.keepRoster()
+	n.keepWaits()
+	n.evict()
+	n.collect()
+	if n.cell.fails != Never && n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !mutFailingLeaderStays {
+		n.end(ByFailure) // it beats, so nobody else will end it
+		return
+	}
+	if n.cell.flight != NoVerb || n.cell.doubt {
+		return // act only on a plan known to be in the store
+	}
+	if next := n.draft(); next != nil {
+		n.putPlan(next, n.cell.rev)
+	}
+}
+
+// expire declares dead whoever has been silent for W.
+func (n *Node) expire() {
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.session != n.cfg.Session && p.flight == NoVerb && !p.reread && n.expired(p) {
+			n.declare(p, record.Dead)
+		}
+	}
+}
+
+// checkBug: the last leader ended on a bug when it looked at the plan as it is
+// now. Doing the same again would end the members one by one, so this leader
+// waits for the world to change.
+func (n *Node) checkBug() {
+	l := &n.lead
+	for i := range n.peers {
+		if p := &n.peers[i]; p.is(record.Left) && p.rec.Bug != 0 && p.rec.Bug == n.plan.Decided && !mutPlanAfterBug {
+			l.bugSeen, l.bugVer = true, ordersVer(n.orders)
+			l.bugLive = n.live(nil)
+			n.do(Action{Do: DoNote, Note: NoteBug, Who: p.session})
+			return
+		}
+	}
+}
+
+// spellbound: still facing the plan that the last leader broke on.
+func (n *Node) spellbound() bool {
+	l := &n.lead
+	if l.bugSeen && (ordersVer(n.orders) != l.bugVer || !slices.Equal(n.live(l.scratch.live[:0]), l.bugLive)) {
+		l.bugSeen, l.bugLive = false, nil
+	}
+	return l.bugSeen
+}
+
+// live appends the sessions a plan should name, sorted: all LIVE and not held
+// ones, and ended ones whose rows wait for their name.
+func (n *Node) live(dst []record.Session) []record.Session {
+	for i := range n.peers {
+		if p := &n.peers[i]; n.counts(p) || n.seat(p) {
+			dst = append(dst, p.session)
+		}
+	}
+	return dst
+}
+
+// counts: alive, and not held back for its name.
+func (n *Node) counts(p *peer) bool {
+	return p.is(record.Live) && (p.planned || p.told == toldLive)
+}
+
+// seat: an ended member whose rows are kept for its name a while.
+func (n *Node) seat(p *peer) bool {
+	if n.cfg.Return <= 0 || !p.planned || p.rec == nil || mutNoReturn {
+		return false
+	}
+	m := p.rec
+	switch {
+	case m.State == record.Leaving && m.Returning:
+		return true
+	case m.State == record.Dead, m.State == record.Left && m.Returning:
+	default:
+		return false
+	}
+	if n.heir(p) != nil || n.returns(m.Name) >= 3 {
+		return false
+	}
+	return !n.reached(p.ended.Add(n.cfg.Return))
+}
+
+func (n *Node) returns(name string) uint32 {
+	i, ok := slices.BinarySearchFunc(n.plan.Returns, name, func(r record.Return, s string) int { return cmp.Compare(r.Name, s) })
+	if !ok {
+		return 0
+	}
+	return n.plan.Returns[i].Count
+}
+
+// heir is the live, not yet planned session of p's name, if p is on its way out.
+func (n *Node) heir(p *peer) *peer {
+	if p.rec == nil || p.is(record.Live) && !mutTakeName {
+		return nil
+	}
+	for i := range n.peers {
+		q := &n.peers[i]
+		if q != p && !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && (q.told == toldLive || mutTakeName) {
+			return q
+		}
+	}
+	return nil
+}
+
+// keepWaits keeps the wait set: rows revoking, free with somewhere to go, or
+// owned and not started; and since when.
+func (n *Node) keepWaits() {
+	l := &n.lead
+	old := l.waits
+	l.waits = l.scratch.waits[:0]
+	for i := range n.plan.Rows {
+		r := &n.plan.Rows[i]
+		if !n.waiting(record.ID(i), r) {
+			continue
+		}
+		w := await{id: record.ID(i), rev: r.Rev, since: n.now}
+		if j, ok := slices.BinarySearchFunc(old, w.id, func(a await, id record.ID) int { return cmp.Compare(a.id, id) }); ok && old[j].rev == w.rev {
+			w = old[j]
+		}
+		l.waits = append(l.waits, w)
+	}
+	l.scratch.waits = old
+	for i := range l.waits {
+		w := &l.waits[i]
+		if n.plan.Rows[w.id].State == record.Owned && !w.stuck && n.reached(w.since.Add(n.cfg.Stuck)) {
+			w.stuck = true
+			n.do(Action{Do: DoNote, Note: NoteStuck, ID: w.id, Token: n.plan.Rows[w.id].Token, Name: n.nameOf(w.id)})
+		}
+	}
+}
+
+func (n *Node) waiting(id record.ID, r *record.Row) bool {
+	switch r.State {
+	case record.Revoking:
+		return true
+	case record.Free:
+		return r.To != 0 && r.Reason == record.NoReason
+	}
+	p := n.peer(r.Owner)
+	return p == nil || p.rec == nil || !n.started(id, r, p)
+}
+
+// started: the owner has applied the grant and the source confirmed it.
+func (n *Node) started(id record.ID, r *record.Row, p *peer) bool {
+	if mutNoStartAck {
+		return true
+	}
+	return n.acked(p.rec, r.Rev) && !slices.Contains(p.rec.Starting, id)
+}
+
+// acked: the member has applied a plan of this incarnation as new as rev.
+func (n *Node) acked(m *record.Member, rev uint64) bool {
+	if mutLooseAck {
+		return m.AckGen >= 1
+	}
+	return m.AckGen >= rev && (m.AckInc == n.plan.Incarnation || mutAckAnyIncarnation)
+}
+
+// evict gives up on members that do not stop what was revoked. Evicted is not
+// stopped: W still has to pass before its rows are free.
+func (n *Node) evict() {
+	if mutNoEvict {
+		return
+	}
+	for i := range n.lead.waits {
+		w := &n.lead.waits[i]
+		r := &n.plan.Rows[w.id]
+		if r.State != record.Revoking || r.Owner == n.cfg.Session {
+			continue
+		}
+		p := n.peer(r.Owner)
+		if p == nil || p.flight != NoVerb || p.reread || !p.is(record.Live) && !p.is(record.Leaving) {
+			continue
+		}
+		if n.reached(w.since.Add(n.cfg.Drain + 2*p.rec.Beat)) {
+			n.declare(p, record.Evicted)
+		}
+	}
+}
+
+// collect deletes the records of the long dead that nothing names any more.
+func (n *Node) collect() {
+	if mutNoGarbage {
+		return
+	}
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.rec == nil || !p.rec.State.Ended() || p.flight != NoVerb || p.session == n.cfg.Session {
+			continue
+		}
+		if n.reached(p.ended.Add(n.cfg.Keep)) && n.reached(p.wait) && !n.named(p.session) {
+			p.flight = Delete
+			p.wait = n.now.Add(n.cfg.Heartbeat)
+			n.do(Action{Do: DoCall, Verb: Delete, Key: Key{MemberCell, p.session}, Prev: p.rev})
+		}
+	}
+}
+
+// Waits is the wait set as the leader sees it.
+func (n *Node) Waits() []Wait {
+	var out []Wait
+	for _, w := range n.lead.waits {
+		r := n.plan.Rows[w.id]
+		out = append(out, Wait{ID: w.id, Name: n.nameOf(w.id), Row: r, For: n.now.Sub(w.since), Stuck: w.stuck})
+	}
+	return out
+}
+
+// A Wait is one row that is not yet where the plan wants it.
+type Wait struct {
+	ID    record.ID
+	Name  string
+	Row   record.Row
+	For   time.Duration
+	Stuck bool
+}

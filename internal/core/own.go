@@ -1,0 +1,305 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// own is what a session knows of its own record. At most one call on it is
+// under way.
+type own struct {
+	state   record.MemberState // what the record is to say
+	rev     Rev                // of the newest version known to be mine
+	seq     uint64             // newest used
+	known   uint64             // highest known to have been in the store
+	sent    []beat             // sends that may be in the store, oldest first
+	lease   Time               // ownerships are trusted until then
+	flight  Verb
+	put     *record.Member // the newest record sent
+	reread  bool           // outcome unknown or doubted: read back before writing
+	dirty   bool           // the record says something that is no longer so
+	missing bool           // not found once already
+	due     Time           // next heartbeat
+	wait    Time           // not before: a failed call is tried again a little later
+}
+
+// A beat is one heartbeat: the clock is noted before it is sent, for that is
+// the only instant at which the store cannot have seen it yet.
+type beat struct {
+	seq uint64
+	at  Time
+}
+
+// beat writes the own record when it is due, changed or in doubt.
+func (n *Node) beat() {
+	o := &n.own
+	if n.ended || o.flight != NoVerb || o.due == Never {
+		return
+	}
+	over := o.state == record.Left
+	if n.cause != NotEnded && !over {
+		return // nothing more to say until all has stopped
+	}
+	if !o.dirty && !o.reread && (over || !n.reached(o.due)) || !n.reached(o.wait) {
+		return
+	}
+	if o.reread {
+		o.flight = Get
+		n.do(Action{Do: DoCall, Verb: Get, Key: n.myKey()})
+		return
+	}
+	o.seq++
+	o.sent = append(o.sent, beat{o.seq, n.now})
+	o.flight, o.dirty, o.due = Put, false, n.now.Add(n.cfg.Heartbeat)
+	o.put = n.compose()
+	n.do(Action{Do: DoCall, Verb: Put, Key: n.myKey(), Prev: o.rev, Member: o.put, Blind: mutBlindBeat})
+}
+
+func (n *Node) myKey() Key { return Key{MemberCell, n.cfg.Session} }
+
+// compose makes the record that tells the truth now.
+func (n *Node) compose() *record.Member {
+	m := &record.Member{}
+	if n.cfg.Self != nil {
+		*m = *n.cfg.Self
+	}
+	m.Session, m.Name = n.cfg.Session, n.cfg.Name
+	m.Lease, m.Beat = n.cfg.Lease, n.cfg.Heartbeat
+	m.State, m.Seq, m.Returning = n.own.state, n.own.seq, n.returning
+	m.AckInc, m.AckGen = n.ackInc, n.ackGen
+	m.GaveUp = slices.Clone(n.gaveUp)
+	for i := range n.runs {
+		switch r := &n.runs[i]; r.phase {
+		case starting:
+			m.Starting = append(m.Starting, r.id)
+		case stopping:
+			if !mutAckEarly {
+				m.Draining = append(m.Draining, r.id)
+			}
+		}
+	}
+	return m
+}
+
+// tookPut takes the answer to a write of the own record.
+func (n *Node) tookPut(ev *Event) {
+	o := &n.own
+	o.flight = NoVerb
+	if ev.Outcome != OK {
+		// Maybe it is there all the same; maybe someone declared us dead.
+		o.reread, o.dirty, o.wait = true, true, n.now
+		return
+	}
+	o.rev, o.missing = ev.Rev, false
+	n.confirmed(o.sent[len(o.sent)-1], o.put, ev.Rev)
+	if o.put.State == record.Left {
+		n.leftFor(ByLeave)
+	}
+}
+
+// confirmed takes a heartbeat that is known to be in the store.
+func (n *Node) confirmed(b beat, m *record.Member, rev Rev) {
+	if n.own.known == 0 {
+		n.do(Action{Do: DoNote, Note: NoteJoined})
+		n.readPlanSoon()
+	}
+	n.credit(b)
+	n.sawPeer(m, rev, false)
+}
+
+// credit extends the lease by a heartbeat known to be in the store: from its
+// sending, never from the answer, for the store may have had it that long.
+func (n *Node) credit(b beat) {
+	o := &n.own
+	o.known = max(o.known, b.seq)
+	i := 0
+	for i < len(o.sent) && o.sent[i].seq < b.seq {
+		i++
+	}
+	o.sent = append(o.sent[:0], o.sent[i:]...)
+	from := b.at
+	if mutLeaseFromAnswer {
+		from = n.now
+	}
+	o.lease = max(o.lease, from.Add(n.cfg.Lease))
+}
+
+// tookGet takes what was read back of the own record. It is fine only if it is
+// alive and one that this session sent; the lease counts from the sending of
+// that one. Anything else means that somebody ended this session.
+func (n *Node) tookGet(ev *Event) {
+	o := &n.own
+	o.flight = NoVerb
+	switch ev.Outcome {
+	case OK:
+		o.reread, o.missing = false, false
+		n.readBack(&ev.Entries[0])
+	case NotFound:
+		n.recordGone()
+	default:
+		o.wait = n.now.Add(n.cfg.Retry)
+	}
+}
+
+func (n *Node) readBack(e *Entry) {
+	o, m := &n.own, e.Member
+	if m.Seq < o.known && !mutNoIncarnation {
+		o.rev = e.Rev
+		n.storeLost()
+		return
+	}
+	i := slices.IndexFunc(o.sent, func(b beat) bool { return b.seq == m.Seq })
+	alive := m.State == record.Live || m.State == record.Leaving
+	switch {
+	case m.State == record.Left && i >= 0:
+		n.leftFor(ByLeave)
+	case m.State == record.Evicted:
+		o.rev, o.dirty = e.Rev, true // so that LEFT can be said once all is stopped
+		n.end(ByFence)
+	case !alive || i < 0:
+		o.rev = 0
+		n.end(ByFence)
+	default:
+		found, newest := o.sent[i], o.sent[len(o.sent)-1]
+		if mutCreditNewest {
+			found = newest
+		}
+		o.rev = e.Rev
+		n.confirmed(found, m, e.Rev)
+		o.dirty = m.Seq != newest.seq || n.stale(m)
+		if m.Seq != newest.seq {
+			o.wait = n.now.Add(n.cfg.Retry)
+		}
+	}
+}
+
+// stale tells whether record m no longer says what is so.
+func (n *Node) stale(m *record.Member) bool {
+	c := n.compose()
+	return c.State != m.State || c.AckInc != m.AckInc || c.AckGen != m.AckGen ||
+		!slices.Equal(c.Draining, m.Draining) || !slices.Equal(c.Starting, m.Starting) ||
+		!slices.Equal(c.GaveUp, m.GaveUp)
+}
+
+// recordGone: a record that was there and is not found twice has been deleted.
+// It is never written anew: others may have drawn conclusions from its end.
+func (n *Node) recordGone() {
+	o := &n.own
+	if o.known == 0 || mutRecreateRecord {
+		o.reread, o.rev = false, 0
+		o.dirty = true
+		o.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	if o.missing {
+		o.rev = 0
+		n.end(ByFence)
+		return
+	}
+	o.missing = true
+	o.wait = n.now.Add(n.cfg.Retry)
+}
+
+// keepLease stops everything before the lease ends, and gives up hope when it
+// does not come back.
+func (n *Node) keepLease() {
+	if n.own.due == Never || mutNoSelfStop {
+		return
+	}
+	lease := n.own.lease
+	if n.reached(lease.Add(-n.cfg.Margin)) && !n.lapsed && n.own.known > 0 {
+		n.lapsed = true
+		for i := range n.runs {
+			n.cancel(&n.runs[i])
+		}
+	}
+	if len(n.runs) > 0 && n.reached(lease) {
+		n.abort()
+	}
+	if n.lapsed && !n.reached(lease.Add(-n.cfg.Margin)) && len(n.runs) == 0 && n.cause == NotEnded {
+		n.lapsed = false
+		if !mutResumeUnread {
+			n.recheck = true
+			n.readPlanSoon()
+		}
+		n.do(Action{Do: DoNote, Note: NoteResumed})
+	}
+	if n.cause == NotEnded && !mutNoOrphan {
+		from := lease
+		if n.own.known == 0 {
+			from = n.born
+		}
+		if n.reached(from.Add(n.cfg.Orphan)) && (n.lapsed || n.own.known == 0) {
+			n.end(ByOrphan)
+		}
+	}
+}
+
+// abort is the last resort: a handler outlives the lease, or the drain time.
+func (n *Node) abort() {
+	if !n.aborted {
+		n.aborted = true
+		n.do(Action{Do: DoAbort})
+	}
+}
+
+// end closes the session: nothing is started any more and everything is
+// cancelled; when all has stopped the session says so if it can, and is over.
+func (n *Node) end(cause Cause) {
+	if n.cause != NotEnded || n.ended {
+		return
+	}
+	n.cause = cause
+	n.endBy = n.now.Add(n.cfg.Lease)
+	for i := range n.runs {
+		n.cancel(&n.runs[i])
+	}
+}
+
+// finish ends the session once nothing runs any more.
+func (n *Node) finish() {
+	if n.ended || n.cause == NotEnded || len(n.runs) > 0 {
+		return
+	}
+	overtime := n.reached(n.endBy)
+	if n.bump && !overtime {
+		return // first the plan gets its new incarnation
+	}
+	o := &n.own
+	canSay := o.rev != 0 && (n.cause == ByFence || n.cause == ByStore || n.cause == ByFailure)
+	if !canSay || overtime {
+		n.leftFor(n.cause)
+		return
+	}
+	switch {
+	case o.state != record.Left:
+		o.state, o.dirty, o.reread, o.wait = record.Left, true, false, n.now
+	case o.reread: // one try is enough: W frees the rows in any case
+		n.leftFor(n.cause)
+	}
+}
+
+func (n *Node) leftFor(cause Cause) {
+	if n.ended {
+		return
+	}
+	if n.cause != NotEnded && n.cause != ByLeave {
+		cause = n.cause
+	}
+	n.cause, n.ended, n.wake = cause, true, Never
+	n.do(Action{Do: DoEnd, Cause: cause})
+}
+
+// storeLost: the store has forgotten what it acknowledged, so nothing it says
+// about anybody can be trusted. Every session ends, the plan gets a new
+// incarnation, and nothing is granted until every old lease has run out.
+func (n *Node) storeLost() {
+	if mutNoIncarnation || n.cause != NotEnded {
+		return
+	}
+	n.bump = true
+	n.do(Action{Do: DoNote, Note: NoteLost})
+	n.end(ByStore)
+	n.readPlanSoon()
+}

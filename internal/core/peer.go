@@ -1,0 +1,273 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A peer is what this node knows of one member's record, its own included.
+type peer struct {
+	session record.Session
+	rec     *record.Member // nil: known to be absent
+	rev     Rev
+	at      Time           // when this very version was first seen here
+	first   Time           // when any version was
+	heard   bool           // it was seen to change, or to be created: its age is known
+	flight  Verb           // a call on the record: Get, Delete, or Put
+	put     *record.Member // under way: Dead or Evicted
+	reread  bool
+	wait    Time
+	ended   Time  // when it was first seen to have ended; Never before
+	planned bool  // the plan names it as a member (so derived from the plan)
+	line    int32 // its place in the plan being drafted; means nothing between steps
+	told    told  // what of it was taken as news
+	proof   bool  // the kernel proved its death
+	absent  bool  // a linearizable read did not find it
+}
+
+// told is the last state of a peer that Settle has taken notice of.
+type told uint8
+
+const (
+	toldNothing told = iota
+	toldLive
+	toldGoing // LEAVING or EVICTED
+	toldEnded
+)
+
+func (p *peer) is(s record.MemberState) bool { return p.rec != nil && p.rec.State == s }
+
+// over tells whether the peer's session can run nothing any more.
+func (p *peer) over() bool {
+	return p.rec != nil && (p.rec.State.Ended() || mutEvictedIsStopped && p.rec.State == record.Evicted)
+}
+
+func (n *Node) findPeer(s record.Session) (int, bool) {
+	return slices.BinarySearchFunc(n.peers, s, func(p peer, s record.Session) int { return cmp.Compare(p.session, s) })
+}
+
+// peer returns what is known of s, or nil. The pointer is good until the next
+// peer is added or dropped.
+func (n *Node) peer(s record.Session) *peer {
+	if i, ok := n.findPeer(s); ok {
+		return &n.peers[i]
+	}
+	return nil
+}
+
+func (n *Node) addPeer(s record.Session) *peer {
+	i, ok := n.findPeer(s)
+	if !ok {
+		in := n.plan != nil && slices.Contains(n.plan.Members, s)
+		n.peers = slices.Insert(n.peers, i, peer{session: s, first: n.now, at: n.now, ended: Never, planned: in})
+	}
+	return &n.peers[i]
+}
+
+// sawPeer takes a version of a member's record; created says that a watch in
+// progress showed it for the first time, so it is as young as it looks. It
+// returns whether anything but the sequence number changed.
+func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
+	i, known := n.findPeer(m.Session)
+	if known && n.peers[i].rev == rev && n.peers[i].rec != nil {
+		return false
+	}
+	p := n.addPeer(m.Session)
+	was := p.rec
+	if was != nil && stalePeer(m, was) {
+		return false // a late word about an older version
+	}
+	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false
+	p.heard = p.heard || was != nil || created
+	if m.State.Ended() && p.ended == Never {
+		p.ended = n.now
+	}
+	n.lead.clear(m)
+	return was == nil || !sameButSeq(was, m)
+}
+
+// stalePeer tells whether m is an older version than known. A member's own
+// sequence number grows with each of its writes, and nobody but it goes back to
+// an earlier state of life.
+func stalePeer(m, known *record.Member) bool {
+	return m.Seq < known.Seq || m.Seq == known.Seq && rank(m.State) < rank(known.State)
+}
+
+func rank(s record.MemberState) int {
+	return [...]int{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
+}
+
+func sameButSeq(a, b *record.Member) bool {
+	return a.State == b.State && a.AckGen == b.AckGen && a.AckInc == b.AckInc && a.Proof == b.Proof &&
+		slices.Equal(a.Draining, b.Draining) && slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
+}
+
+// watchOut decides whose records to watch. The leader and the next two in line
+// watch everybody, so that when the leader and another die together the next
+// leader already knows the other's silence: one lease, not two.
+func (n *Node) watchOut() {
+	if n.plan == nil || n.cause != NotEnded {
+		return
+	}
+	w := Watch{Orders: n.Leads()}
+	if n.Leads() || n.deputy() {
+		w.All = true
+		if n.listPoll == Never {
+			n.listPoll = n.now.Add(5 * n.cfg.Heartbeat)
+		}
+		if n.reached(n.listPoll) {
+			n.list.want = true
+			n.listPoll = n.now.Add(5 * n.cfg.Heartbeat)
+			n.reached(n.listPoll)
+		}
+	} else {
+		w.Leader = n.plan.Leader
+		n.listPoll = Never
+	}
+	if w != n.watch {
+		n.all = n.all && w.All
+		n.watch = w
+		n.do(Action{Do: DoWatch, Watch: w})
+	}
+}
+
+// deputy: one of the two after the leader in the plan's line.
+func (n *Node) deputy() bool {
+	if mutNoDeputies {
+		return false
+	}
+	ahead := 0
+	for _, s := range n.plan.Members {
+		if s == n.cfg.Session {
+			return ahead < 2
+		}
+		if s != n.plan.Leader {
+			ahead++
+		}
+	}
+	return false
+}
+
+// minds tells whether the peer's silence concerns this node.
+func (n *Node) minds(p *peer) bool {
+	return p.session != n.cfg.Session && (n.watch.All || p.session == n.plan.Leader || p.proof)
+}
+
+// refreshPeers reads the records that a watch should have shown by now, and
+// those whose version was lost in a conflict. Watches do miss: a quiet one
+// proves nothing.
+func (n *Node) refreshPeers() {
+	if n.plan == nil || n.cause != NotEnded {
+		return
+	}
+	if l := n.plan.Leader; l != n.cfg.Session && l != 0 && n.peer(l) == nil {
+		n.addPeer(l).reread = true
+	}
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.flight != NoVerb || !n.minds(p) {
+			continue
+		}
+		if p.rec != nil && !p.rec.State.Ended() && n.reached(p.at.Add(gap(p.rec.Beat))) {
+			p.reread = p.reread || n.reached(p.wait)
+		}
+		switch {
+		case p.reread && n.reached(p.wait):
+			p.flight = Get
+			n.do(Action{Do: DoCall, Verb: Get, Key: Key{MemberCell, p.session}})
+		case p.proof && !p.reread && p.rec != nil && !p.rec.State.Ended():
+			n.declare(p, record.Dead)
+		}
+	}
+}
+
+// tookPeer takes the answer to a call on another member's record.
+func (n *Node) tookPeer(ev *Event) bool {
+	p := n.peer(ev.Key.Session)
+	if p == nil {
+		return false
+	}
+	verb := p.flight
+	p.flight = NoVerb
+	switch {
+	case verb == Get && ev.Outcome == OK:
+		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
+		n.sawPeer(ev.Entries[0].Member, ev.Entries[0].Rev, false)
+	case verb == Get && ev.Outcome == NotFound:
+		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
+		n.peerAbsent(p)
+	case verb == Get:
+		p.wait = n.now.Add(n.cfg.Retry)
+	case verb == Put && ev.Outcome == OK:
+		m := p.put
+		p.put = nil
+		n.sawPeer(m, ev.Rev, false)
+		note := NoteDead
+		if m.State == record.Evicted {
+			note = NoteEvicted
+		}
+		n.do(Action{Do: DoNote, Note: note, Who: m.Session})
+	case verb == Delete && ev.Outcome == OK:
+		n.dropPeer(ev.Key.Session)
+	default: // a conflict, or nobody knows: see what is there
+		p.put = nil
+		p.reread, p.wait = true, n.now
+	}
+	return true
+}
+
+// declare writes that p is dead or evicted, over the very version seen: if it
+// has changed meanwhile, it lives, and the write fails.
+func (n *Node) declare(p *peer, s record.MemberState) {
+	m := *p.rec
+	m.State, m.Proof = s, s == record.Dead && p.proof
+	p.put, p.flight = &m, Put
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{MemberCell, p.session}, Prev: p.rev, Member: p.put,
+		Blind: mutBlindDead && s == record.Dead})
+}
+
+// expired tells whether p has been silent for W: nobody's lease lasts that long.
+// The lease in question is the one in its record, not the observer's.
+func (n *Node) expired(p *peer) bool {
+	if p.rec == nil || p.rec.State.Ended() {
+		return false
+	}
+	if p.proof {
+		return true
+	}
+	lease := p.rec.Lease
+	if mutOwnLease {
+		lease = n.cfg.Lease
+	}
+	w := wait(lease)
+	if mutNoWait {
+		w = lease / 2
+	}
+	return n.reached(p.at.Add(w))
+}
+
+// peerAbsent: a linearizable read did not find the record. Absence frees
+// nothing by itself; what follows depends on who is missing.
+func (n *Node) peerAbsent(p *peer) {
+	if p.over() || !n.named(p.session) {
+		n.dropPeer(p.session)
+		return
+	}
+	p.rec, p.rev, p.absent = nil, 0, true
+}
+
+func (n *Node) dropPeer(s record.Session) {
+	if i, ok := n.findPeer(s); ok && s != n.cfg.Session {
+		n.peers = slices.Delete(n.peers, i, i+1)
+	}
+}
+
+// named tells whether the plan still speaks of s.
+func (n *Node) named(s record.Session) bool {
+	if n.plan == nil || n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
+		return true
+	}
+	return slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == s || r.To == s })
+}

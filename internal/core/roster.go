@@ -1,0 +1,161 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// missesBeforeGone is how many listings in a row must lack a partition before
+// it is taken for removed: brokers have been seen to answer half.
+const missesBeforeGone = 3
+
+// askSource asks for the source's partitions, at once and then now and then.
+func (n *Node) askSource() {
+	l := &n.lead
+	if !l.asking && n.reached(l.ask) {
+		l.asking, l.ask = true, n.now.Add(n.cfg.Ask)
+		n.do(Action{Do: DoAsk})
+		n.reached(l.ask)
+	}
+}
+
+// tookListing takes the source's partitions. An answer that is no answer leaves
+// everything as it is.
+func (n *Node) tookListing(ev *Event) {
+	l := &n.lead
+	l.asking = false
+	if ev.Outcome != OK {
+		l.ask = n.now.Add(n.cfg.Heartbeat)
+		return
+	}
+	l.listing, l.listed, l.complete = ev.Listing, true, ev.Flag
+	l.rosterStale = true
+	l.missed = countMisses(l.missed, n.roster, l.listing, l.complete)
+}
+
+func countMisses(missed []miss, r *record.Roster, listing []record.Partition, complete bool) []miss {
+	var out []miss
+	if r == nil || !complete {
+		return out
+	}
+	for id, e := range r.Entries {
+		if e.Removed || slices.ContainsFunc(listing, func(p record.Partition) bool { return p.Name == e.Name }) {
+			continue
+		}
+		m := miss{id: record.ID(id), n: 1}
+		if i := slices.IndexFunc(missed, func(o miss) bool { return o.id == m.id }); i >= 0 {
+			m.n = min(missed[i].n+1, missesBeforeGone)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// keepRoster writes the roster when source and orders say something else. The
+// plan follows once it is written: a plan never speaks of an ID that no roster
+// explains.
+func (n *Node) keepRoster() {
+	l := &n.lead
+	if !l.rosterStale || !l.listed || n.rosterCell.flight != NoVerb || n.rosterCell.want {
+		return
+	}
+	next := n.deriveRoster()
+	if next == nil {
+		l.rosterStale = false
+		return
+	}
+	l.roster = next
+	n.rosterCell.flight = Put
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: RosterCell}, Prev: n.rosterCell.rev, Roster: next})
+}
+
+// deriveRoster returns the roster as it should be, or nil if it is so. One name
+// has one ID for ever: a removed partition keeps its entry, and gets it back if
+// it returns, with the tokens that its row remembers.
+func (n *Node) deriveRoster() *record.Roster {
+	l := &n.lead
+	next := &record.Roster{Ver: rosterVer(n.roster) + 1}
+	ids := map[string]int{}
+	if n.roster != nil {
+		next.Entries = slices.Clone(n.roster.Entries)
+		for i, e := range next.Entries {
+			ids[e.Name] = i
+		}
+	}
+	changed := n.roster == nil
+	want := func(p record.Partition) {
+		i, known := ids[p.Name]
+		if mutReuseIDs && !known {
+			i = slices.IndexFunc(next.Entries, func(e record.Partition) bool { return e.Removed })
+			known = i >= 0
+		}
+		if !known {
+			i = len(next.Entries)
+			next.Entries = append(next.Entries, p)
+			changed = true
+		}
+		ids[p.Name] = i
+		if e := &next.Entries[i]; e.Name != p.Name || e.Removed || !slices.Equal(e.Meta, p.Meta) {
+			*e, changed = p, true
+		}
+	}
+	removed := func(name string) bool { return n.orders != nil && slices.Contains(n.orders.Remove, name) }
+	for _, p := range l.listing {
+		if !removed(p.Name) {
+			want(record.Partition{Name: p.Name, Meta: n.metaFor(p.Name, p.Meta)})
+		}
+	}
+	if n.orders != nil {
+		for _, name := range n.orders.Add {
+			if i, ok := ids[name]; !removed(name) && (!ok || next.Entries[i].Removed || !n.lists(name)) {
+				want(record.Partition{Name: name, Meta: n.metaFor(name, nil)})
+			}
+		}
+	}
+	for i := range next.Entries {
+		e := &next.Entries[i]
+		if !e.Removed && (removed(e.Name) || n.gone(record.ID(i), e.Name)) {
+			*e, changed = record.Partition{Name: e.Name, Removed: true}, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return next
+}
+
+func (n *Node) lists(name string) bool {
+	return slices.ContainsFunc(n.lead.listing, func(p record.Partition) bool { return p.Name == name })
+}
+
+// gone: a source that lists its broker has missed it several times running, and
+// no order keeps it.
+func (n *Node) gone(id record.ID, name string) bool {
+	if n.orders != nil && slices.Contains(n.orders.Add, name) {
+		return false
+	}
+	return slices.ContainsFunc(n.lead.missed, func(m miss) bool { return m.id == id && m.n >= missesBeforeGone })
+}
+
+// metaFor merges ordered metadata over the source's; the order wins.
+func (n *Node) metaFor(name string, base []record.Pair) []record.Pair {
+	if n.orders == nil {
+		return base
+	}
+	i := slices.IndexFunc(n.orders.Meta, func(m record.Meta) bool { return m.Partition == name })
+	if i < 0 {
+		return base
+	}
+	out := slices.Clone(base)
+	for _, p := range n.orders.Meta[i].Pairs {
+		at, ok := slices.BinarySearchFunc(out, p.Key, func(q record.Pair, k string) int { return cmp.Compare(q.Key, k) })
+		if ok {
+			out[at] = p
+		} else {
+			out = slices.Insert(out, at, p)
+		}
+	}
+	return out
+}

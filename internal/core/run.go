@@ -1,0 +1,240 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A run is one partition this session runs, from the order to start until the
+// shell said that it has stopped.
+type run struct {
+	id        record.ID
+	token     record.Token
+	phase     phase
+	cancelled bool
+	since     Time // when it was told to stop
+}
+
+type phase uint8
+
+const (
+	starting phase = iota // not confirmed by the source
+	running
+	stopping
+)
+
+func (n *Node) findRun(id record.ID) (int, bool) {
+	return slices.BinarySearchFunc(n.runs, id, func(r run, id record.ID) int { return int(r.id) - int(id) })
+}
+
+func (n *Node) myRow(id record.ID) *record.Held {
+	i, ok := slices.BinarySearchFunc(n.mine, id, func(h record.Held, id record.ID) int { return int(h.ID) - int(id) })
+	if !ok {
+		return nil
+	}
+	return &n.mine[i]
+}
+
+// apply takes over a plan newer than the one applied. It needs a roster at
+// least as new: with an older one an ID might mean another partition.
+func (n *Node) apply() {
+	p := n.plan
+	if p == nil || n.cause != NotEnded || p.Gen == n.ackGen && p.Incarnation == n.ackInc {
+		return
+	}
+	if p.Roster > rosterVer(n.roster) && !mutOldRoster {
+		n.rosterCell.want = true
+		return
+	}
+	n.rosterCell.want = n.rosterCell.want && n.lead.taking
+	n.mine = p.Mine(n.cfg.Session, n.mine[:0])
+	n.ackInc, n.ackGen = p.Incarnation, p.Gen
+	for i := range n.mine {
+		// Someone waits for this answer; all else rides on the next heartbeat.
+		if h := &n.mine[i]; h.State == record.Revoking {
+			n.own.dirty = n.own.dirty || !n.told(h.Rev)
+		}
+	}
+	n.gaveUp = slices.DeleteFunc(n.gaveUp, func(g record.GaveUp) bool {
+		h := n.myRow(g.ID)
+		gone := h == nil || h.Token != g.Token
+		n.own.dirty = n.own.dirty || gone
+		return gone
+	})
+}
+
+// told tells whether the newest record sent already acknowledges generation rev.
+func (n *Node) told(rev uint64) bool {
+	m := n.own.put
+	return m != nil && m.AckInc == n.ackInc && m.AckGen >= rev
+}
+
+func rosterVer(r *record.Roster) uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.Ver
+}
+
+// reconcile makes what runs agree with the plan applied: stop what is not mine,
+// start what is. It may be called at any time, any number of times.
+func (n *Node) reconcile() {
+	for i := range n.runs {
+		r := &n.runs[i]
+		h := n.myRow(r.id)
+		keep := h != nil && h.State == record.Owned && h.Token == r.token && !n.selfStop
+		if !keep {
+			n.stop(r)
+		}
+		if r.phase == stopping {
+			n.drain(r)
+		}
+	}
+	if !n.mayStart() {
+		return
+	}
+	for i := range n.mine {
+		h := &n.mine[i]
+		if h.State != record.Owned || n.hasGivenUp(h.ID) {
+			continue
+		}
+		if at, found := n.findRun(h.ID); !found {
+			n.runs = slices.Insert(n.runs, at, run{id: h.ID, token: h.Token, phase: starting})
+			n.own.dirty = true
+			n.do(Action{Do: DoStart, ID: h.ID, Token: h.Token, Name: n.nameOf(h.ID)})
+		}
+	}
+}
+
+// mayStart: only while the lease holds, with a plan read since it last did not.
+func (n *Node) mayStart() bool {
+	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck &&
+		n.own.known > 0 && (n.now < n.own.lease.Add(-n.cfg.Margin) || mutNoSelfStop)
+}
+
+func (n *Node) hasGivenUp(id record.ID) bool {
+	return slices.ContainsFunc(n.gaveUp, func(g record.GaveUp) bool { return g.ID == id })
+}
+
+func (n *Node) nameOf(id record.ID) string {
+	if n.roster == nil || int(id) >= len(n.roster.Entries) {
+		return ""
+	}
+	return n.roster.Entries[id].Name
+}
+
+// stop lets a run finish what it has fetched.
+func (n *Node) stop(r *run) {
+	if r.phase != stopping {
+		r.phase, r.since = stopping, n.now
+		n.own.dirty = true
+		n.do(Action{Do: DoStop, ID: r.id, Token: r.token})
+	}
+}
+
+// cancel ends a run at once.
+func (n *Node) cancel(r *run) {
+	if r.phase != stopping {
+		r.phase, r.since = stopping, n.now
+		n.own.dirty = true
+	}
+	if !r.cancelled {
+		r.cancelled = true
+		n.do(Action{Do: DoCancel, ID: r.id, Token: r.token})
+	}
+}
+
+// drain bounds how long a run may take to stop. A handler that ignores even its
+// cancellation costs the process: the leader's too, for nobody evicts a leader
+// and its partition would be stranded for ever.
+func (n *Node) drain(r *run) {
+	if mutDrainForever || mutLeaderHangs && n.Leads() {
+		return
+	}
+	if n.reached(r.since.Add(n.cfg.Drain - n.cfg.Margin)) {
+		n.cancel(r)
+	}
+	if n.reached(r.since.Add(n.cfg.Drain)) {
+		n.abort()
+	}
+}
+
+// tookRun takes what the shell says of one run.
+func (n *Node) tookRun(ev *Event) {
+	i, ok := n.findRun(ev.ID)
+	if !ok || n.runs[i].token != ev.Token {
+		return // a late word about an earlier run
+	}
+	r := &n.runs[i]
+	switch ev.Kind {
+	case Started:
+		if r.phase == starting {
+			r.phase = running
+			n.own.dirty = true
+		}
+	case Retrying:
+		if r.phase == running {
+			r.phase = starting
+			n.own.dirty = true
+		}
+	case GivenUp, Stopped:
+		if ev.Kind == GivenUp && !mutNoGaveUp && r.phase != stopping {
+			at, _ := slices.BinarySearchFunc(n.gaveUp, ev.ID, func(g record.GaveUp, id record.ID) int { return int(g.ID) - int(id) })
+			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: ev.Text})
+		}
+		n.runs = slices.Delete(n.runs, i, i+1)
+		n.own.dirty = true
+		if len(n.runs) == 0 {
+			n.aborted = false
+			if n.lapsed {
+				n.do(Action{Do: DoNote, Note: NotePaused})
+			}
+		}
+	}
+}
+
+// leave walks a leaver out: it keeps working until the plan has taken its rows,
+// but not for longer than it takes to see that nobody will.
+func (n *Node) leave() {
+	if n.leaving == Never || n.cause != NotEnded || n.ended {
+		return
+	}
+	if n.own.state == record.Live {
+		n.own.state, n.own.dirty = record.Leaving, true
+		n.do(Action{Do: DoNote, Note: NoteLeaving})
+	}
+	if !n.selfStop && (n.returning || mutLeaveAtOnce || n.alone() || n.reached(n.leaving.Add(n.cfg.Leave))) {
+		n.selfStop = true
+		for i := range n.runs {
+			n.stop(&n.runs[i])
+		}
+	}
+	rows := slices.ContainsFunc(n.mine, func(h record.Held) bool { return h.State == record.Owned })
+	if len(n.runs) > 0 || rows && !n.selfStop {
+		return
+	}
+	switch {
+	case !n.closing:
+		n.closing = true
+		n.endBy = n.now.Add(n.cfg.Lease)
+		n.do(Action{Do: DoClose})
+	case n.closed && n.own.known == 0 || n.reached(n.endBy):
+		n.leftFor(ByLeave)
+	case n.closed && n.own.state != record.Left:
+		n.own.state, n.own.dirty = record.Left, true
+	}
+}
+
+// alone: the plan's leader sees nobody else alive, so nobody will take the rows.
+func (n *Node) alone() bool {
+	if !n.Leads() || !n.lead.ready {
+		return false
+	}
+	for i := range n.peers {
+		if p := &n.peers[i]; p.session != n.cfg.Session && p.is(record.Live) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,195 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// settle is the part of leading that turns many changes into one plan without
+// paying a fixed delay: arrivals are followed by a short quiet time, and a death
+// asks who else is overdue, once, and waits for just those.
+type settle struct {
+	quiet    Time // no plan before
+	since    Time // first news that no plan has answered yet; Never if none
+	open     bool // a snapshot of suspects is open
+	at       Time // when it was taken
+	suspects []record.Session
+	why      Why // what the next plan is because of
+}
+
+// news: something arrived that more may follow.
+func (n *Node) news() { n.newsFor(n.cfg.Settle) }
+
+func (n *Node) newsFor(q time.Duration) {
+	s := &n.lead.settle
+	s.since = min(s.since, n.now)
+	until := min(n.now.Add(q), s.since.Add(n.cfg.SettleMax))
+	if mutNoQuiet {
+		until = n.now
+	}
+	s.quiet = max(s.quiet, until)
+}
+
+// death: a live member was declared dead. If more died with it they are overdue
+// by now; nobody is added later, or two members that flap could stall the plan
+// for ever.
+func (n *Node) death() {
+	s := &n.lead.settle
+	if mutNoSuspects || s.open && !mutReevaluate {
+		return
+	}
+	if !s.open {
+		s.open, s.at = true, n.now
+	}
+	s.suspects = s.suspects[:0]
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.session == n.cfg.Session || !p.is(record.Live) {
+			continue
+		}
+		if !p.heard || n.now.Sub(p.at) >= overdue(p.rec) {
+			s.suspects = append(s.suspects, p.session)
+		}
+	}
+}
+
+// clear: m was just seen in a new version. Whoever beats or is no longer LIVE is
+// no suspect.
+func (l *lead) clear(m *record.Member) {
+	if i := slices.Index(l.settle.suspects, m.Session); i >= 0 {
+		l.settle.suspects = slices.Delete(l.settle.suspects, i, i+1)
+	}
+}
+
+func (l *lead) suspects(s record.Session) bool { return slices.Contains(l.settle.suspects, s) }
+
+// planned closes the books: p answers all news so far, unless someone in sight
+// is not in it yet.
+func (n *Node) planned() {
+	s := &n.lead.settle
+	s.open, s.suspects = false, s.suspects[:0]
+	for i := range n.peers {
+		if q := &n.peers[i]; q.told == toldLive && q.is(record.Live) && !q.planned {
+			return
+		}
+	}
+	s.close()
+}
+
+// close forgets all news: nothing is left to plan for.
+func (s *settle) close() {
+	*s = settle{since: Never, suspects: s.suspects[:0]}
+}
+
+// notice takes every change of state of every member as news, once.
+func (n *Node) notice() {
+	if !n.all || n.lead.taking || n.plan == nil {
+		return // not everybody is in sight yet
+	}
+	if !n.Leads() && n.lead.settle.open && !n.liveDiffers() {
+		n.lead.settle.close()
+	}
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.rec == nil {
+			continue
+		}
+		in := p.planned
+		switch st := p.rec.State; {
+		case st == record.Live && p.told == toldNothing:
+			if !in {
+				if n.held(p) {
+					continue
+				}
+				n.news()
+				n.lead.settle.why |= WhyJoined
+			}
+			p.told = toldLive
+		case st == record.Live:
+		case p.told == toldLive || p.told == toldNothing && in:
+			n.noticeEnd(p)
+		case st.Ended():
+			p.told = toldEnded
+		default:
+			p.told = toldGoing
+		}
+	}
+}
+
+func (n *Node) noticeEnd(p *peer) {
+	p.told = toldGoing
+	switch p.rec.State {
+	case record.Dead:
+		p.told = toldEnded
+		n.lead.settle.why |= WhyDied
+		if p.rec.Proof {
+			n.newsFor(n.cfg.Guard)
+		} else {
+			n.death()
+		}
+	case record.Evicted:
+		n.lead.settle.why |= WhyEvicted
+		n.news()
+	case record.Left:
+		p.told = toldEnded
+		fallthrough
+	default:
+		n.lead.settle.why |= WhyLeft
+		n.news()
+	}
+}
+
+// settled tells whether the time for a plan has come: quiet has passed and no
+// suspect is left.
+func (n *Node) settled() bool {
+	s := &n.lead.settle
+	if mutReevaluate && s.open {
+		n.death()
+	}
+	s.suspects = slices.DeleteFunc(s.suspects, func(id record.Session) bool {
+		p := n.peer(id)
+		if p == nil || !p.is(record.Live) {
+			return true
+		}
+		// One that is expiring right now is as good as dead: it stays until its
+		// record says so. That is why expiries come before drops.
+		if !p.heard || !mutDropFirst && (n.expired(p) || p.flight == Put) {
+			return false
+		}
+		return n.reached(s.at.Add(gap(p.rec.Beat)))
+	})
+	return n.reached(s.quiet) && len(s.suspects) == 0
+}
+
+// held: a live session whose name belongs to another live session waits until
+// that one ends, whose place it then takes, or is seen to beat later than any
+// beat that was on its way: then they are two.
+func (n *Node) held(p *peer) bool {
+	if mutNoHeldTwins {
+		return false
+	}
+	for i := range n.peers {
+		q := &n.peers[i]
+		if q == p || !q.is(record.Live) || q.rec.Name != p.rec.Name || !n.before(q, p) {
+			continue
+		}
+		if q.at <= p.first.Add(delta(q.rec.Beat)) {
+			return true
+		}
+	}
+	return false
+}
+
+// before tells which of two sessions of one name came first: the one planned,
+// then the one seen first, then the lower.
+func (n *Node) before(q, p *peer) bool {
+	switch {
+	case q.planned != p.planned:
+		return q.planned
+	case q.first != p.first:
+		return q.first < p.first
+	}
+	return q.session < p.session
+}

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// succeed looks after the leader: whoever sees it gone waits his turn, reads
+// the plan and claims it, or takes the leader found there. Two that both claim
+// do no harm: one compare-and-set wins.
+func (n *Node) succeed() {
+	if n.cause != NotEnded || n.own.known == 0 || n.own.state != record.Live {
+		return
+	}
+	if n.creates {
+		n.create()
+		return
+	}
+	if n.plan == nil || n.Leads() {
+		return
+	}
+	l := n.peer(n.plan.Leader)
+	if l != nil && l.rec != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
+		if p := n.place(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) || l.proof {
+			n.declare(l, record.Dead)
+		}
+	}
+	gone := n.plan.Leader == 0 || l != nil && (l.absent || l.rec != nil && l.rec.State != record.Live)
+	if !gone {
+		n.vacant = Never
+		return
+	}
+	if n.vacant == Never {
+		n.vacant = n.now
+	}
+	if n.claiming || !n.reached(n.vacant.Add(n.place())) {
+		return
+	}
+	n.claiming = true
+	n.readPlanSoon()
+}
+
+// place is how long this node waits for those ahead of it in line. Who is ended
+// or overdue is not waited for.
+func (n *Node) place() time.Duration {
+	ahead := 0
+	for _, s := range n.plan.Members {
+		if s == n.cfg.Session {
+			break
+		}
+		if s == n.plan.Leader {
+			continue
+		}
+		p := n.peer(s)
+		fit := p == nil || p.is(record.Live) && n.now.Sub(p.at) < overdue(p.rec)
+		if fit {
+			ahead++
+		}
+	}
+	if ahead > 3 {
+		return 3*n.cfg.Step + time.Duration(n.cfg.Hash%7)*n.cfg.Step + n.cfg.Step*time.Duration(n.cfg.Hash%100)/100
+	}
+	return time.Duration(ahead) * n.cfg.Step
+}
+
+// claim makes this node the leader of the plan just read, if nobody else is.
+func (n *Node) claim() {
+	n.claiming = false
+	l := n.peer(n.plan.Leader)
+	gone := n.plan.Leader == 0 || l != nil && (l.absent || l.rec != nil && l.rec.State != record.Live)
+	if n.cause != NotEnded || n.own.state != record.Live || !gone || n.cell.flight != NoVerb || n.Leads() {
+		return
+	}
+	next := *n.plan
+	next.Gen++
+	next.Term++
+	next.Leader = n.cfg.Session
+	n.putPlan(&next, n.cell.rev)
+}
+
+// create makes the first plan of a group. In a store that is not known to be
+// new it holds: an emptied store looks just like a new group.
+func (n *Node) create() {
+	if n.cell.flight != NoVerb || n.cell.want {
+		return
+	}
+	n.putPlan(&record.Plan{
+		Incarnation: max(n.inc+1, n.cfg.Minute),
+		Gen:         1,
+		Decided:     1,
+		Term:        1,
+		Hold:        !n.cfg.Fresh && !mutNoHold,
+		Leader:      n.cfg.Session,
+		Mode:        n.cfg.Mode,
+	}, 0)
+	n.creates = false
+}

@@ -1,0 +1,153 @@
+package core
+
+import "github.com/rota-dev/rota/internal/record"
+
+// take turns an event into facts. It returns whether anything changed that a
+// pass looks at: a plain heartbeat of somebody else does not.
+func (n *Node) take(ev *Event) bool {
+	switch ev.Kind {
+	case Begin:
+		n.born, n.own.due, n.own.lease = n.now, n.now, n.now
+		n.cell.fails = Never
+	case Answer:
+		return n.takeAnswer(ev)
+	case Seen:
+		return n.takeSeen(ev)
+	case Gap:
+		// What came between is unknown: read what a watch would have shown.
+		n.readPlanSoon()
+		n.rosterCell.want = n.plan != nil
+		n.ordersCell.want = n.watch.Orders
+		n.list.want = n.watch.All
+	case Listed:
+		n.tookListing(ev)
+	case Started, Stopped, Retrying, GivenUp:
+		n.tookRun(ev)
+	case Closed:
+		n.closed = n.closing
+	case Proven:
+		n.proven(ev.Session)
+	case Leave:
+		if n.leaving == Never {
+			n.leaving, n.returning = n.now, ev.Flag
+		}
+	case Jumped:
+		n.own.lease = min(n.own.lease, n.now)
+	case Server:
+		n.sawServer(ev.Text)
+	case Tick:
+		return n.now >= n.wake
+	}
+	return true
+}
+
+func (n *Node) takeAnswer(ev *Event) bool {
+	switch {
+	case ev.Verb == List:
+		n.tookList(ev)
+	case ev.Key.Cell == PlanCell:
+		n.tookPlan(ev)
+	case ev.Key.Cell == RosterCell:
+		n.tookRoster(ev)
+	case ev.Key.Cell == OrdersCell:
+		n.tookOrders(ev)
+	case ev.Key.Session != n.cfg.Session:
+		return n.tookPeer(ev)
+	case ev.Verb == Put:
+		n.tookPut(ev)
+	default:
+		n.tookGet(ev)
+	}
+	return true
+}
+
+func (n *Node) takeSeen(ev *Event) bool {
+	changed := ev.First
+	n.all = n.all || ev.First && n.watch.All
+	for i := range ev.Entries {
+		e := &ev.Entries[i]
+		switch e.Cell {
+		case PlanCell:
+			if e.Deleted {
+				n.readPlanSoon()
+			} else if n.own.known > 0 {
+				n.sawPlan(e.Plan, e.Rev)
+			}
+			changed = true
+		case RosterCell:
+			if !e.Deleted {
+				n.sawRoster(e.Roster, e.Rev)
+			}
+			changed = true
+		case OrdersCell:
+			if !e.Deleted {
+				n.sawOrders(e.Orders, e.Rev)
+			}
+			changed = true
+		case MemberCell:
+			changed = n.sawMember(e, ev.First) || changed
+		}
+	}
+	return changed
+}
+
+// sawMember takes what a watch shows of a member.
+func (n *Node) sawMember(e *Entry, first bool) bool {
+	switch {
+	case e.Session == n.cfg.Session:
+		// Others may end a session; the sooner it knows the better.
+		if e.Deleted || e.Member.State > record.Leaving && e.Rev != n.own.rev {
+			n.own.reread = n.own.flight == NoVerb && n.own.known > 0 && n.cause == NotEnded || n.own.reread
+			return true
+		}
+		return false
+	case e.Deleted:
+		if p := n.peer(e.Session); p != nil {
+			if p.over() && !n.named(e.Session) {
+				n.dropPeer(e.Session)
+			} else {
+				p.reread = true
+			}
+		}
+		return true
+	}
+	suspected := n.lead.suspects(e.Session)
+	changed := n.sawPeer(e.Member, e.Rev, !first)
+	// The leader acknowledges its own plans like anyone: its heartbeat tells
+	// that there is one we have not seen.
+	if n.plan != nil && e.Session == n.plan.Leader && e.Member.AckInc == n.plan.Incarnation && e.Member.AckGen > n.plan.Gen {
+		n.poll = min(n.poll, n.now.Add(n.cfg.Retry))
+		changed = true
+	}
+	return changed || suspected || n.waitsForTwin(e.Member)
+}
+
+// waitsForTwin: somebody is held back until this member beats.
+func (n *Node) waitsForTwin(m *record.Member) bool {
+	for i := range n.peers {
+		if p := &n.peers[i]; p.told == toldNothing && !p.planned && p.is(record.Live) && p.rec.Name == m.Name && p.session != m.Session {
+			return true
+		}
+	}
+	return false
+}
+
+// proven: the kernel saw the process of s exit, so nobody needs to wait for its
+// lease. The proof is permanent: a conflict is just tried again.
+func (n *Node) proven(s record.Session) {
+	if s == n.cfg.Session || mutGuardWaits {
+		return
+	}
+	p := n.addPeer(s)
+	p.proof = true
+	p.reread = p.reread || p.rec == nil
+}
+
+// sawServer: a store that may lose acknowledged writes and now is another
+// server has lost some, as far as anyone can tell.
+func (n *Node) sawServer(id string) {
+	if n.plan != nil && n.cfg.Volatile && n.plan.Server != "" && id != n.plan.Server {
+		n.storeLost()
+	}
+	n.server = id
+}

@@ -1,0 +1,237 @@
+// Package record holds the records that members of a group share through the
+// store, and their encoding.
+//
+// Each record is one compare-and-set cell. The leader writes Plan, Roster and
+// History; operators write Orders; each member writes its own Member record and
+// nobody writes another's, except to declare it evicted or dead. A record that
+// has been read or written is never changed in place: whoever wants another one
+// makes a copy. That is what lets the core, its clones and a simulated store
+// share them without locks.
+package record
+
+import "time"
+
+// A Session names one start of one member. It is random, so a session never
+// comes back; the member's name is only a label. Zero means nobody.
+type Session uint64
+
+// An ID is a partition's place in the roster and in the plan's rows. One name
+// has one ID for ever; IDs are neither reused nor shifted.
+type ID uint32
+
+// A Token fences one ownership of one partition: the incarnation of the store in
+// the high 32 bits, a counter that grows with every grant in the low ones. A
+// sink that refuses lower tokens refuses every former owner.
+type Token uint64
+
+// MakeToken joins an incarnation and a grant counter.
+func MakeToken(incarnation, counter uint32) Token {
+	return Token(incarnation)<<32 | Token(counter)
+}
+
+func (t Token) Incarnation() uint32 { return uint32(t >> 32) }
+func (t Token) Counter() uint32     { return uint32(t) }
+
+// Mode says how a plan changes hands.
+type Mode uint8
+
+const (
+	Incremental Mode = iota // only what moves stops
+	Eager                   // everything stops before anything starts
+)
+
+// RowState is where a partition is between two owners.
+type RowState uint8
+
+const (
+	Free     RowState = iota // nobody may run it
+	Owned                    // Owner may run it
+	Revoking                 // Owner was told to stop and has not confirmed
+)
+
+// Reason says why a row is as it is, where the state alone does not.
+type Reason uint8
+
+const (
+	NoReason    Reason = iota
+	Paused             // by order; To remembers its home
+	Removed            // no longer in the roster
+	Returning          // kept for the name of the ended session in To
+	Quarantined        // it killed too many owners
+	Unplaced           // nobody may take it: bans, limits, drains
+)
+
+// A Row is one partition's line in the plan.
+type Row struct {
+	State  RowState
+	Reason Reason
+	Owner  Session // zero when Free
+	To     Session // who gets it next; of a paused row its home
+	Token  Token   // of the newest grant, in every state
+	Rev    uint64  // generation of the write that last changed State
+}
+
+// A Plan says who owns what. Everyone watches it; the leader alone writes it.
+type Plan struct {
+	Incarnation uint32 // of the store: grows when acknowledged writes were lost
+	Gen         uint64 // grows by one with every write
+	Write       uint64 // random: tells two writes of one Gen apart
+	Decided     uint64 // Gen of the newest write that was more than a claim of leadership
+	Server      string // the store server's identity, where it has one
+	Hold        bool   // nothing is granted until the present leader has waited
+	Term        uint64 // grows with every leader
+	Leader      Session
+	ID          uint64 // of the plan; advancing it keeps the ID
+	Mode        Mode
+	Roster      uint64    // Ver of the roster it obeys
+	Orders      uint64    // Ver of the orders it obeys
+	Members     []Session // in joining order, stand-bys included
+	Kills       []Kill    // by ID
+	Returns     []Return  // by Name
+	Rows        []Row     // by partition ID; nil in the lazy form, see OpenPlan
+
+	cols *columns // the rows still encoded: the lazy form
+}
+
+// A Kill counts owners that died soon after starting one partition.
+type Kill struct {
+	ID    ID
+	Count uint32
+	Last  Session // the newest owner counted
+}
+
+// A Return counts how often a name came back in a row without running long.
+type Return struct {
+	Name  string
+	Count uint32
+}
+
+// A Roster names the partitions. Its entries are indexed by ID.
+type Roster struct {
+	Ver     uint64
+	Entries []Partition
+}
+
+// A Partition is one entry of the roster.
+type Partition struct {
+	Name    string
+	Meta    []Pair // by Key
+	Removed bool
+}
+
+// A Pair is one key with its value.
+type Pair struct{ Key, Value string }
+
+// Orders are what operators want. Names, not sessions: an order outlives both.
+type Orders struct {
+	Ver     uint64
+	Add     []string // partitions the source does not list
+	Remove  []string // partitions to let go
+	Meta    []Meta   // by Partition
+	Pins    []Pin    // by Partition
+	Bans    []Pin    // by Partition, then Member
+	Pauses  []string
+	Drains  []string // members that shall own nothing
+	Release []Release
+	Freeze  bool // no voluntary moves
+	Log     []Order
+}
+
+// Meta is metadata ordered for one partition; it wins over the source's.
+type Meta struct {
+	Partition string
+	Pairs     []Pair
+}
+
+// A Pin ties a partition to a member's name (in Pins) or keeps it away from it
+// (in Bans).
+type Pin struct{ Partition, Member string }
+
+// A Release lets a quarantined partition run again; Kills is the count it
+// forgives.
+type Release struct {
+	Partition string
+	Kills     uint32
+}
+
+// An Order is one line of the orders' log: for people only.
+type Order struct {
+	At             int64 // wall clock, Unix milliseconds
+	Who, What, Why string
+}
+
+// MemberState is a member's state of life.
+type MemberState uint8
+
+const (
+	Live    MemberState = iota
+	Leaving             // wants its partitions taken, then leaves
+	Evicted             // the leader gave up on it; it may still be running
+	Dead                // it cannot be running under its lease any more
+	Left                // it stopped everything and said so
+)
+
+// Ended tells whether a session in this state can no longer run anything.
+func (s MemberState) Ended() bool { return s == Dead || s == Left }
+
+// A Member is what one session says of itself. Writing it is its heartbeat.
+type Member struct {
+	Session  Session
+	State    MemberState
+	Lease    time.Duration // fixed for the session
+	Beat     time.Duration // heartbeat interval, fixed for the session
+	Seq      uint64        // grows with every write of its own
+	AckInc   uint32        // incarnation and
+	AckGen   uint64        // generation of the newest plan it applied
+	Draining []ID          // told to stop, not stopped yet; sorted
+	Starting []ID          // started, not confirmed by the source yet; sorted
+	GaveUp   []GaveUp      // by ID
+	Bug      uint64        // of a leader that ended on a bug: the plan's Decided then
+	Proof    bool          // dead by the kernel's word, not by silence
+	// Returning: its name means to come back soon.
+	Returning bool
+	Load      []Load // by ID
+	Name      string
+	Host      Host
+	Labels    []Pair // by Key: pod, instance, version, capacity, limit, …
+
+	// For people only.
+	Sent       int64 // wall clock, Unix milliseconds
+	Conditions []string
+}
+
+// GaveUp is one ownership its owner returned unasked.
+type GaveUp struct {
+	ID    ID
+	Token Token
+	Cause string
+}
+
+// Load is what a member handled of one partition since the session began.
+type Load struct {
+	ID      ID
+	Handled uint64
+}
+
+// Host says where the process runs, precisely enough for a guard to prove its
+// death.
+type Host struct {
+	Boot      string // boot id
+	PID       uint32
+	Start     uint64 // process start time, clock ticks since boot
+	Namespace uint64 // pid namespace
+}
+
+// History is the newest plans with cause and cost, oldest first: for people.
+type History struct {
+	Plans []Past
+}
+
+// Past is one line of the history.
+type Past struct {
+	ID, Gen uint64
+	At      int64 // wall clock, Unix milliseconds
+	Cause   string
+	Moves   uint32
+	Members uint32
+}

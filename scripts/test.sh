@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# The stages of `make test`: scripts/test.sh STAGE...
+# Output is what the tools print; each stage is announced and timed. The first
+# stage that fails ends the run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Pins. `go run pkg@version` builds these outside our modules, so that no go.mod
+# of ours carries them; the build cache keeps the binaries.
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+# Heavy packages explore schedules by the hundred thousand: they run without
+# -race, in a stage of their own.
+heavy_pkgs='/internal/(sim)$'
+
+flags=
+if [ "${CI:-}" = true ]; then
+  flags=-count=1 # a result from the cache shows nothing
+fi
+
+# Always the pattern `work`: from the root, ./... covers the root module alone.
+
+lint() {
+  echo "-- gofmt"
+  local unformatted
+  unformatted=$(gofmt -l .)
+  if [ -n "$unformatted" ]; then
+    printf 'gofmt -w these:\n%s\n' "$unformatted"
+    return 1
+  fi
+  echo "-- go vet"
+  go vet work
+  go vet -tags mutants work
+  echo "-- build for darwin and windows"
+  local os
+  for os in darwin windows; do
+    GOOS=$os CGO_ENABLED=0 go build ./... # the root module is what must be portable
+  done
+  echo "-- staticcheck"
+  go run "$staticcheck" work
+  echo "-- govulncheck"
+  vuln
+}
+
+# vuln goes on without an answer from the vulnerability database, and only then.
+# GOVULNDB names another one, such as a mirror.
+vuln() {
+  local out
+  if out=$(go run "$govulncheck" ${GOVULNDB:+-db="$GOVULNDB"} work 2>&1); then
+    printf '%s\n' "$out"
+  elif grep -q '^govulncheck: fetching vulnerabilities:' <<<"$out"; then
+    echo "NOT CHECKED: the vulnerability database did not answer ($(grep -m1 '^govulncheck:' <<<"$out"))"
+  else
+    printf '%s\n' "$out"
+    return 1
+  fi
+}
+
+unit() {
+  local race= cc pkgs
+  read -r cc _ <<<"$(go env CC)"
+  if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "$cc" >/dev/null; then
+    race=-race
+  else
+    echo "no C compiler: running without -race"
+  fi
+  pkgs=$(go list work)
+  pkgs=$(grep -vE "$heavy_pkgs" <<<"$pkgs")
+  go test $race $flags $pkgs
+}
+
+heavy() {
+  local pkgs
+  pkgs=$(go list work)
+  if ! pkgs=$(grep -E "$heavy_pkgs" <<<"$pkgs"); then
+    echo "no package matches $heavy_pkgs"
+    return
+  fi
+  go test -timeout 30m $flags $pkgs
+}
+
+# mutants builds each known defect in and asks the tests to catch it.
+mutants() {
+  go test -timeout 30m -tags mutants -run Mutant $flags ./internal/...
+}
+
+# fuzz gives every fuzz target FUZZTIME.
+fuzz() {
+  local pkgs pkg names name
+  pkgs=$(go list work)
+  for pkg in $pkgs; do
+    names=$(go test -list '^Fuzz' "$pkg")
+    for name in $(grep '^Fuzz' <<<"$names" || true); do
+      go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-10s}" "$pkg"
+    done
+  done
+}
+
+# tidy does every module. `go mod tidy` drops the root from a module that does
+# not import it yet; the house wants it named in all of them.
+tidy() {
+  local mods mod
+  mods=$(find . -name go.mod -not -path '*/testdata/*' | sort)
+  for mod in $mods; do
+    echo "-- $mod"
+    (cd "$(dirname "$mod")" && go mod tidy)
+    if [ "$mod" != ./go.mod ]; then
+      go mod edit -require=github.com/rota-dev/rota@v0.0.0 "$mod"
+    fi
+  done
+  go work sync
+}
+
+stage=
+trap '[ -z "$stage" ] || echo "== stage $stage: FAILED after $SECONDS s"' EXIT
+for stage in "$@"; do
+  case $stage in
+    lint | unit | heavy | mutants | fuzz | tidy) ;;
+    *) echo "scripts/test.sh: no stage $stage" >&2 && exit 64 ;;
+  esac
+  SECONDS=0
+  echo "== stage: $stage"
+  "$stage"
+  echo "== stage $stage: $SECONDS s"
+done
+stage=
