@@ -121,6 +121,13 @@ func (c *Checker) Reset(members, parts int) {
 	}
 }
 
+// Grow makes room for partitions that came up on the way.
+func (c *Checker) Grow(parts int) {
+	for len(c.parts) < parts {
+		c.parts = append(c.parts, part{row: row{owner: Nobody}})
+	}
+}
+
 func resize(s []member, n int) []member {
 	if cap(s) < n {
 		return make([]member, n)

@@ -256,11 +256,11 @@ func (n *Node) tookRoster(ev *Event) {
 	c.flight = NoVerb
 	if verb == Put {
 		if ev.Outcome == OK {
-			n.sawRoster(n.lead.roster, ev.Rev)
+			n.sawRoster(n.rosterPut, ev.Rev)
 		} else {
 			c.want = true
 		}
-		n.lead.roster = nil
+		n.rosterPut = nil
 		return
 	}
 	switch ev.Outcome {

@@ -28,7 +28,7 @@ type Time int64
 const Never Time = math.MaxInt64
 
 func (t Time) Add(d time.Duration) Time {
-	if t > Never-Time(d) {
+	if d > 0 && t > Never-Time(d) {
 		return Never
 	}
 	return t + Time(d)
@@ -184,6 +184,7 @@ type Node struct {
 
 	roster     *record.Roster
 	rosterCell cell
+	rosterPut  *record.Roster // being written
 	orders     *record.Orders
 	ordersCell cell
 

@@ -164,7 +164,7 @@ func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
 
 // rosterKnown: the roster is there and says what source and orders say.
 func (n *Node) rosterKnown() bool {
-	return n.roster != nil && !n.lead.rosterStale && n.lead.roster == nil && !n.rosterCell.want
+	return n.roster != nil && !n.lead.rosterStale && n.rosterPut == nil && !n.rosterCell.want
 }
 
 // wanted tells whether there is something to plan for, and what.

@@ -21,8 +21,7 @@ type lead struct {
 	gotOrders bool
 	gotList   bool
 
-	roster      *record.Roster // being written
-	rosterStale bool           // roster, orders or listing changed: derive it again
+	rosterStale bool // roster, orders or listing changed: derive it again
 	listing     []record.Partition
 	listed      bool // the source has answered
 	complete    bool // the listing is all the broker has

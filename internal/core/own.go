@@ -228,7 +228,7 @@ func (n *Node) keepLease() {
 	if n.cause == NotEnded && !mutNoOrphan {
 		from := lease
 		if n.own.known == 0 {
-			from = n.born
+			from = n.born.Add(n.cfg.Lease) // never had one: hope a little longer
 		}
 		if n.reached(from.Add(n.cfg.Orphan)) && (n.lapsed || n.own.known == 0) {
 			n.end(ByOrphan)

@@ -66,7 +66,7 @@ func (n *Node) keepRoster() {
 		l.rosterStale = false
 		return
 	}
-	l.roster = next
+	n.rosterPut = next
 	n.rosterCell.flight = Put
 	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: RosterCell}, Prev: n.rosterCell.rev, Roster: next})
 }

@@ -153,6 +153,22 @@ func BenchmarkSpreadLimitsAndBans(b *testing.B) {
 	bench(b, spread, members, parts)
 }
 
+// About the worst that 100 bans can do: all but one member are at their limit, and
+// nothing that lacks an owner may go there, so that each makes another give way.
+func BenchmarkSpread100BansAtTheLimit(b *testing.B) {
+	members, parts := make([]Member, 991), fresh(10000)
+	for i := range parts[:9900] {
+		parts[i].Owner = int32(i / 10)
+	}
+	for i := range parts[9900:] {
+		parts[9900+i].Avoid = []int32{990}
+	}
+	for m := range members[:990] {
+		members[m].Limit = 10
+	}
+	bench(b, spread, members, parts)
+}
+
 func BenchmarkRangeLarge(b *testing.B) {
 	bench(b, func(p *Planner) strategy { return p.Range }, make([]Member, 1000), fresh(10000))
 }

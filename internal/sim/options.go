@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// Options say what a world is like.
+type Options struct {
+	Members    int
+	Partitions int
+	Only       []Fault // faults to draw from; none means all
+	Config     core.Config
+	Latency    int64                          // in calm weather
+	Tune       func(host int, c *core.Config) // a member's own settings
+
+	noise      noise
+	faults     []fault
+	horizon    int64
+	joinSpread int64
+	listing    []record.Partition
+
+	// Defects of the harness, for the checkers to catch.
+	noTokens     bool // M10: the sink takes every effect
+	badClock     bool // M11: clocks stop in suspend
+	watchdogOnly bool // M24: nobody checks the lease before an effect
+	noEffects    bool
+}
+
+func (o *Options) allows(f Fault) bool { return len(o.Only) == 0 || slices.Contains(o.Only, f) }
+
+// callTime is when a caller stops waiting for the store.
+func (o *Options) callTime(c *core.Config) int64 {
+	return int64(c.Lease-c.Margin-c.Heartbeat) / 2
+}
+
+// Stats count over one schedule (Steps, LiveFaults, Plans) and over all (Faults).
+type Stats struct {
+	Steps      int
+	LiveFaults int
+	Plans      int
+	Faults     [numFaults + 1]int
+}
+
+// Marks are situations that a batch should have met, or its silence means
+// little.
+type Marks struct {
+	Lapses         int `json:"lapses"`          // a lease ran out
+	LapseInMove    int `json:"lapse_in_move"`   // while a hand-over was under way
+	LeaderKilled   int `json:"leader_killed"`   // at rest
+	LeaderInMove   int `json:"leader_in_move"`  // the leader died during a hand-over
+	Replanned      int `json:"replanned"`       // a plan came during another's hand-over
+	Evicted        int `json:"evicted"`         //
+	Declared       int `json:"declared"`        // dead by silence
+	Proven         int `json:"proven"`          // dead by proof
+	Refused        int `json:"refused"`         // late effects refused by the sink
+	UnknownApplied int `json:"unknown_applied"` // a write of unknown outcome had happened
+	Gaps           int `json:"gaps"`            // watches broke off
+	Twins          int `json:"twins"`           // two processes, one name
+	Orphaned       int `json:"orphaned"`        //
+	Fenced         int `json:"fenced"`          //
+	Left           int `json:"left"`            //
+	StoreLost      int `json:"store_lost"`      // sessions that noticed a rollback
+	Incarnations   int `json:"incarnations"`    //
+	Resumed        int `json:"resumed"`         // a lapsed session came back
+	Aborts         int `json:"aborts"`          //
+	Collected      int `json:"collected"`       // records deleted
+	Returned       int `json:"returned"`        // a name took its own place again
+	Holds          int `json:"holds"`           // holds waited out
+	Stuck          int `json:"stuck"`           //
+}
+
+func (m *Marks) end(c core.Cause) {
+	switch c {
+	case core.ByLeave:
+		m.Left++
+	case core.ByFence:
+		m.Fenced++
+	case core.ByOrphan:
+		m.Orphaned++
+	case core.ByStore:
+		m.StoreLost++
+	}
+}
+
+// mark notes what a fault met.
+func (w *World) mark(h *host, f Fault) {
+	p := w.store.plan.Plan
+	if p == nil || f != Crash && f != CrashLeader && f != CrashTwo || h.node.Session() != p.Leader {
+		return
+	}
+	if revoking(p) {
+		w.marks.LeaderInMove++
+	} else {
+		w.marks.LeaderKilled++
+	}
+}
+
+func partName(i int) string   { return "q" + strconv.Itoa(i) }
+func memberName(i int) string { return "c" + strconv.Itoa(i+1) }
+
+// New makes a world of the given size. It can play any number of schedules, one
+// after the other.
+func New(o Options) *World {
+	if o.Config.Lease == 0 {
+		o.Config.Timing = core.DefaultTiming()
+	}
+	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}}
+	for i := range o.Partitions {
+		w.opt.listing = append(w.opt.listing, record.Partition{Name: partName(i)})
+	}
+	for i := range o.Members + 1 { // the last is for twins
+		w.hosts = append(w.hosts, &host{name: memberName(i), index: i})
+	}
+	return w
+}
+
+// Marks returns what has been met so far.
+func (w *World) Marks() Marks { return *w.marks }
+
+// Faults returns how often each fault has struck so far.
+func (w *World) Faults() map[string]int {
+	out := map[string]int{}
+	for i := range numFaults {
+		if n := w.stats.Faults[i]; n > 0 {
+			out[i.String()] = n
+		}
+	}
+	return out
+}
+
+func at(t int64) string { return fmt.Sprintf("%8.3fs", time.Duration(t).Seconds()) }

@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// step takes the next thing that happens.
+func (w *World) step() bool {
+	if len(w.queue.heap) == 0 {
+		return false
+	}
+	at, it := w.queue.pop()
+	w.now = max(w.now, at)
+	h := it.host
+	if h == nil || it.kind == evApply || it.kind == evLand || it.kind == evRestart || it.kind == evResume {
+		w.happen(h, it)
+		return true
+	}
+	if it.epoch != h.epoch || !h.up {
+		return true
+	}
+	if h.paused {
+		h.held = append(h.held, held{it})
+		return true
+	}
+	w.happen(h, it)
+	return true
+}
+
+func (w *World) happen(h *host, it item) {
+	switch it.kind {
+	case evTick:
+		if h.tick <= w.now {
+			h.tick = int64(core.Never)
+		}
+		w.deliver(h, core.Event{Kind: core.Tick})
+	case evCore:
+		w.deliver(h, it.ev)
+	case evApply:
+		w.apply(it)
+	case evAnswer:
+		w.answered(it)
+	case evSeen:
+		if h.cutIn {
+			w.stats.Faults[DropWatch]++
+			return
+		}
+		w.deliver(h, it.ev)
+	case evListing:
+		w.deliver(h, w.listing())
+	case evStarted:
+		if h.find(it.run) >= 0 {
+			w.deliver(h, core.Event{Kind: core.Started, ID: it.run.id, Token: it.run.token})
+		}
+	case evStopped:
+		w.stopped(h, it.run, core.Stopped)
+	case evGaveUp:
+		w.stopped(h, it.run, core.GivenUp)
+	case evWork, evSend, evLand:
+		w.effect(h, it)
+	case evFault:
+		w.strike(it.fault)
+	case evRestart:
+		if !h.up && it.epoch == h.epoch && h.restart {
+			w.join(h)
+		}
+	case evResume:
+		if it.epoch == h.epoch {
+			w.wake(h)
+		}
+	}
+}
+
+// pause stops a process as SIGSTOP does: what is meant for it waits. A suspend
+// stops the whole machine; a good clock counts on all the same.
+func (w *World) pause(h *host, suspend bool) {
+	h.paused, h.sus = true, suspend
+	h.pausedAt = w.now
+}
+
+// wake lets a paused process go on: everything that waited comes at once.
+func (w *World) wake(h *host) {
+	if !h.paused || !h.up {
+		return
+	}
+	h.paused = false
+	if h.sus && w.opt.badClock {
+		h.suspend += w.now - h.pausedAt
+		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
+	}
+	h.tick = int64(core.Never)
+	waiting := h.held
+	h.held = nil
+	w.push(w.now, item{kind: evTick, host: h, epoch: h.epoch})
+	for _, x := range waiting {
+		if x.it.kind != evTick {
+			w.push(w.now, x.it)
+		}
+	}
+}
+
+// workLater plans the next effect of a run.
+func (w *World) workLater(h *host, r hrun) {
+	if w.opt.noEffects {
+		return
+	}
+	w.push(w.now+w.span(ms(20), ms(2400)), item{kind: evWork, host: h, epoch: h.epoch, run: r})
+}
+
+// effect is a handler's deed in three parts: it checks the lease, sends, and the
+// sink takes or refuses. A process may be frozen between the first two, and the
+// last may be late.
+func (w *World) effect(h *host, it item) {
+	switch it.kind {
+	case evWork:
+		i := h.find(it.run)
+		if i < 0 {
+			return
+		}
+		if h.local(w.now) < h.node.Lease() || w.opt.watchdogOnly {
+			it.kind = evSend
+			it.who = h.who
+			h.runs[i].busy = true
+			w.push(w.now+w.quick(), it)
+		}
+	case evSend:
+		i := h.find(it.run)
+		if i >= 0 {
+			h.runs[i].busy = false
+			w.workLater(h, it.run)
+		}
+		it.kind = evLand
+		at := w.now + w.quick()
+		if w.chance(w.opt.noise.lateEffect) {
+			at += w.span(ms(500), ms(9000))
+		}
+		w.push(at, it)
+	case evLand:
+		c := &w.sink[it.run.part]
+		e := check.Event{Kind: check.Accept, Who: it.who, Part: it.run.part, Token: it.run.token}
+		if c.any && (it.run.token < c.token || it.run.token == c.token && it.who != c.who) && !w.opt.noTokens {
+			e.Kind = check.Refuse
+			w.marks.Refused++
+		} else {
+			*c = sinkCell{it.run.token, it.who, true}
+		}
+		w.judge(e)
+	}
+}
+
+// Result is what one schedule came to.
+type Result struct {
+	Seed      uint64
+	Steps     int
+	Faults    int // that hit a live member
+	Violation *check.Violation
+}
+
+// Run plays one schedule: chance and faults first, with safety checked after
+// every step; then the weather clears and everything has to come to rest.
+func (w *World) Run(seed uint64) Result {
+	w.reset(seed)
+	w.swarm()
+	for i, h := range w.hosts {
+		if i < w.opt.Members {
+			h.restart = true
+			w.push(w.span(0, w.opt.joinSpread), item{kind: evRestart, host: h, epoch: h.epoch})
+		}
+	}
+	for _, f := range w.opt.faults {
+		w.push(f.at, item{kind: evFault, fault: f})
+	}
+	w.until(w.opt.horizon)
+	if w.bad == nil {
+		w.heal()
+		w.rest()
+	}
+	return Result{Seed: seed, Steps: w.stats.Steps, Faults: w.stats.LiveFaults, Violation: w.bad}
+}
+
+func (w *World) until(t int64) {
+	for w.bad == nil && len(w.queue.heap) > 0 && w.queue.heap[0].at <= t {
+		w.step()
+	}
+	w.now = max(w.now, t)
+}
+
+// rest lets time pass until all is well, and complains when that takes longer
+// than any chain of leases, drains and returns explains.
+func (w *World) rest() {
+	limit := w.now + int64(90*time.Second)
+	for w.bad == nil {
+		v := w.settled()
+		if v == nil {
+			return
+		}
+		if w.now > limit {
+			w.bad = v
+			return
+		}
+		w.until(w.now + ms(500))
+	}
+}
+
+// settled asks L1.
+func (w *World) settled() *check.Violation {
+	w.final.Live, w.final.Planned, w.final.Parts = w.final.Live[:0], w.final.Planned[:0], w.final.Parts[:0]
+	w.final.At = w.now
+	for _, h := range w.hosts {
+		if h.up {
+			w.final.Live = append(w.final.Live, h.who)
+		}
+	}
+	if p := w.store.plan.Plan; p != nil {
+		for _, s := range p.Members {
+			w.final.Planned = append(w.final.Planned, w.hash[s])
+		}
+	}
+	for i := range w.opt.Partitions {
+		w.final.Parts = append(w.final.Parts, int32(i))
+	}
+	return w.checks.Settled(w.final)
+}
+
+// heal ends all faults: everything cut is joined, everything stopped goes on,
+// most of what died is started again.
+func (w *World) heal() {
+	w.say(nil, "the weather clears")
+	w.healed = true
+	w.opt.noise = noise{}
+	w.store.stall = 0
+	w.source = source{}
+	some := false
+	for i, h := range w.hosts {
+		h.cutIn, h.cutOut = false, false
+		h.fails = false
+		if h.paused {
+			w.wake(h)
+		}
+		if h.up && (h.hung || h.stubborn || h.slow) {
+			h.hung, h.stubborn, h.slow = false, false, false
+			for _, r := range h.runs {
+				if r.asked || r.cancel {
+					w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+				}
+			}
+		}
+		h.restart = i < w.opt.Members && (w.rng.IntN(5) > 0 || !some && i == w.opt.Members-1)
+		some = some || h.up || h.restart
+		if !h.up && h.restart {
+			w.push(w.now+w.quick(), item{kind: evRestart, host: h, epoch: h.epoch})
+		}
+		if h.up { // its watches broke off while it was cut
+			w.push(w.now+w.quick(), item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Gap}})
+			w.firstBatch(h)
+		}
+	}
+	w.order(func(o *record.Orders) { *o = record.Orders{Ver: o.Ver} })
+}
+
+func (w *World) reset(seed uint64) {
+	w.seed = seed
+	w.pcg.Seed(seed, 0x9e3779b97f4a7c15)
+	w.rng = rand.New(&w.pcg)
+	w.now, w.bad, w.healed = 0, nil, false
+	w.queue.reset()
+	w.store.reset()
+	w.who = w.who[:0]
+	clear(w.hash)
+	w.chunk = nil
+	w.stats.Steps, w.stats.LiveFaults, w.stats.Plans = 0, 0, 0
+	w.source = source{}
+	w.names = w.names[:0]
+	for i := range w.opt.Partitions {
+		w.names = append(w.names, partName(i))
+	}
+	w.sink = append(w.sink[:0], make([]sinkCell, len(w.names))...)
+	w.checks.Reset(len(w.hosts)+8, len(w.names))
+	for i, h := range w.hosts {
+		*h = host{name: h.name, index: i, runs: h.runs[:0], calls: h.calls[:0], held: h.held[:0]}
+	}
+	w.minute = 1000
+}
+
+// chance is true with probability p in 65536.
+func (w *World) chance(p uint32) bool { return p != 0 && w.rng.Uint32()>>16 < p }
+
+// span draws a duration.
+func (w *World) span(from, to int64) int64 {
+	if w.calm || to <= from {
+		return from
+	}
+	return from + int64(w.rng.Uint64N(uint64(to-from)))
+}
+
+// quick is a short delay inside one machine.
+func (w *World) quick() int64 { return w.span(0, ms(2)) }
+
+// delay is how long a message takes between a member and the store.
+func (w *World) delay(h *host) int64 {
+	if w.calm {
+		return w.opt.Latency
+	}
+	if w.healed {
+		return w.span(ms(1)/5, ms(3))
+	}
+	if w.chance(w.opt.noise.slowNet) {
+		return w.span(ms(20), ms(1500))
+	}
+	return w.span(ms(1)/5, w.opt.noise.net)
+}

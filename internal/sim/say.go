@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// say adds a line to the transcript, if anybody listens.
+func (w *World) say(h *host, line string) {
+	if w.log == nil {
+		return
+	}
+	if h != nil {
+		line = h.name + " " + line
+	}
+	w.log(w.now, line)
+}
+
+func (w *World) sayEnd(h *host, c core.Cause) {
+	if w.log != nil {
+		w.say(h, "ends: "+c.String())
+	}
+}
+
+func (w *World) sayRun(h *host, verb, part string, t record.Token) {
+	if w.log != nil {
+		w.say(h, fmt.Sprintf("%s %s@%d", verb, part, t.Counter()))
+	}
+}
+
+// nameOf is the name of the host that had session s.
+func (w *World) nameOf(s record.Session) string {
+	for _, h := range w.hosts {
+		if h.node != nil && h.node.Session() == s {
+			return h.name
+		}
+	}
+	if c := w.store.cell(core.Key{Cell: core.MemberCell, Session: s}); c != nil && c.Member != nil {
+		return c.Member.Name + "′" // an earlier process of that name
+	}
+	if s == 0 {
+		return "nobody"
+	}
+	return fmt.Sprintf("%x", uint64(s))
+}
+
+// note takes what a node says it decided.
+func (w *World) note(h *host, a *core.Action) {
+	switch a.Note {
+	case core.NotePaused:
+		w.marks.Lapses++
+		if p := w.store.plan.Plan; p != nil && revoking(p) {
+			w.marks.LapseInMove++
+		}
+	case core.NoteResumed:
+		w.marks.Resumed++
+		w.judge(check.Event{Kind: check.Resume, Who: h.who})
+	case core.NoteEvicted:
+		w.marks.Evicted++
+	case core.NoteDead:
+		w.marks.Declared++
+	case core.NoteReturned:
+		w.marks.Returned++
+	case core.NoteCleared:
+		w.marks.Holds++
+	case core.NoteStuck:
+		w.marks.Stuck++
+	}
+	if w.log == nil {
+		return
+	}
+	who := w.nameOf(a.Who)
+	switch a.Note {
+	case core.NoteJoined:
+		w.say(h, "joins")
+	case core.NoteLead:
+		w.say(h, "leads")
+	case core.NotePlan:
+		w.say(h, fmt.Sprintf("plans: %s; %d moves", a.Why, a.N))
+	case core.NoteDead:
+		w.say(h, "declares "+who+" dead")
+	case core.NoteEvicted:
+		w.say(h, "evicts "+who)
+	case core.NotePaused:
+		w.say(h, "pauses: no lease")
+	case core.NoteResumed:
+		w.say(h, "resumes: its lease is back")
+	case core.NoteLeaving:
+		w.say(h, "is leaving")
+	case core.NoteTwins:
+		w.say(h, "sees two processes called "+who)
+	case core.NoteStuck:
+		w.say(h, fmt.Sprintf("finds %s@%d stuck: granted, never started", a.Name, a.Token.Counter()))
+	case core.NoteLost:
+		w.say(h, "finds that the store lost acknowledged writes")
+	case core.NoteBug:
+		w.say(h, "waits: "+who+" ended on a bug over this plan")
+	case core.NoteNoRoster:
+		w.say(h, "waits for a roster as new as the plan")
+	case core.NoteReturned:
+		w.say(h, "gives "+who+" its place back")
+	case core.NoteCleared:
+		w.say(h, "ends the hold")
+	}
+}
+
+// logPlan says what a write of the plan changed, as a person would.
+func (w *World) logPlan(was, p *record.Plan) {
+	if w.log == nil {
+		return
+	}
+	var b strings.Builder
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		var old record.Row
+		if was != nil && i < len(was.Rows) {
+			old = was.Rows[i]
+		}
+		if *r == old || w.store.roster.Roster == nil || i >= len(w.store.roster.Roster.Entries) {
+			continue
+		}
+		name := w.store.roster.Roster.Entries[i].Name
+		switch r.State {
+		case record.Owned:
+			fmt.Fprintf(&b, "  %s: %s@%d", name, w.nameOf(r.Owner), r.Token.Counter())
+		case record.Revoking:
+			fmt.Fprintf(&b, "  %s: %s→%s", name, w.nameOf(r.Owner), w.nameOf(r.To))
+		case record.Free:
+			fmt.Fprintf(&b, "  %s: free", name)
+			if r.Reason != record.NoReason {
+				fmt.Fprintf(&b, " (%s)", r.Reason)
+			}
+			if r.To != 0 {
+				fmt.Fprintf(&b, " for %s", w.nameOf(r.To))
+			}
+		}
+	}
+	if b.Len() > 0 {
+		w.log(w.now, fmt.Sprintf("plan %d%s", p.ID, b.String()))
+	}
+}

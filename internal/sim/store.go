@@ -1,0 +1,317 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// store is a set of compare-and-set cells. It remembers every version, so that
+// it can lose the newest ones like a server restored from a backup.
+type store struct {
+	rev     core.Rev
+	plan    core.Entry
+	roster  core.Entry
+	orders  core.Entry
+	members []core.Entry // in order of creation
+	log     []version
+	stall   int64 // nothing is applied before
+}
+
+type version struct {
+	at int64
+	e  core.Entry
+}
+
+func (s *store) reset() {
+	clear(s.log)
+	clear(s.members)
+	*s = store{log: s.log[:0], members: s.members[:0]}
+}
+
+func (s *store) cell(k core.Key) *core.Entry {
+	switch k.Cell {
+	case core.PlanCell:
+		return &s.plan
+	case core.RosterCell:
+		return &s.roster
+	case core.OrdersCell:
+		return &s.orders
+	}
+	for i := range s.members {
+		if s.members[i].Session == k.Session {
+			return &s.members[i]
+		}
+	}
+	return nil
+}
+
+// call sends a node's store call on its way.
+func (w *World) call(h *host, a *core.Action) {
+	h.nextCall++
+	h.calls = append(h.calls, call{h.nextCall, a.Key, a.Verb})
+	it := item{kind: evApply, host: h, epoch: h.epoch, call: h.nextCall, due: w.now + w.opt.callTime(&h.cfg)}
+	it.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Blind}
+	if a.Verb == core.Put {
+		it.ev.Entries = w.entry(core.Entry{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member})
+	}
+	if h.cutOut || w.chance(w.opt.noise.loseRequest) {
+		w.stats.Faults[LoseRequest]++
+		w.timeout(it)
+		return
+	}
+	w.push(w.now+w.delay(h), it)
+	if w.chance(w.opt.noise.repeat) {
+		w.stats.Faults[Repeat]++
+		w.push(w.now+w.delay(h)+w.span(0, ms(3000)), it)
+	}
+}
+
+// timeout tells the caller, in time, that nobody knows.
+func (w *World) timeout(it item) {
+	it.kind = evAnswer
+	it.ev = core.Event{Kind: core.Answer, Verb: it.ev.Verb, Key: it.ev.Key, Outcome: core.Unknown}
+	w.push(max(it.due, w.now), it)
+}
+
+// apply does what a call asks for and sends the answer.
+func (w *World) apply(it item) {
+	if w.now < w.store.stall {
+		w.push(w.store.stall, it)
+		return
+	}
+	ev := core.Event{Kind: core.Answer, Verb: it.ev.Verb, Key: it.ev.Key}
+	switch it.ev.Verb {
+	case core.Put:
+		e := it.ev.Entries[0]
+		ev.Outcome, ev.Rev = w.put(e, it.ev.Rev, it.ev.First)
+	case core.Delete:
+		ev.Outcome = w.delete(it.ev.Key, it.ev.Rev)
+	case core.Get:
+		ev.Outcome = core.NotFound
+		if c := w.store.cell(it.ev.Key); c != nil && c.Rev != 0 {
+			ev.Outcome, ev.Entries = core.OK, w.entry(*c)
+		}
+	case core.List:
+		ev.Entries = slices.Clone(w.store.members)
+	}
+	h := it.host
+	at := w.now + w.delay(h)
+	if h.cutIn || w.chance(w.opt.noise.loseAnswer) || at > it.due {
+		if ev.Outcome == core.OK && ev.Verb == core.Put {
+			w.marks.UnknownApplied++
+		}
+		w.stats.Faults[LoseAnswer]++
+		w.timeout(it)
+		return
+	}
+	it.kind, it.ev = evAnswer, ev
+	w.push(at, it)
+}
+
+// answered gives an answer to its caller, once.
+func (w *World) answered(it item) {
+	h := it.host
+	i := slices.IndexFunc(h.calls, func(c call) bool { return c.id == it.call })
+	if i < 0 {
+		return // it stopped waiting, or has had it
+	}
+	h.calls = append(h.calls[:i], h.calls[i+1:]...)
+	w.deliver(h, it.ev)
+}
+
+func (w *World) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core.Rev) {
+	s := &w.store
+	c := s.cell(e.Key)
+	if c == nil {
+		if prev != 0 && !blind {
+			return core.Conflict, 0
+		}
+		s.members = append(s.members, core.Entry{})
+		c = &s.members[len(s.members)-1]
+	} else if c.Rev != prev && !blind {
+		return core.Conflict, 0
+	}
+	was := *c
+	s.rev++
+	e.Rev = s.rev
+	*c = e
+	s.log = append(s.log, version{w.now, e})
+	w.wrote(&was, &e)
+	w.show(e)
+	return core.OK, e.Rev
+}
+
+func (w *World) delete(k core.Key, prev core.Rev) core.Outcome {
+	s := &w.store
+	for i := range s.members {
+		if s.members[i].Session == k.Session {
+			if s.members[i].Rev != prev {
+				return core.Conflict
+			}
+			s.members = slices.Delete(s.members, i, i+1)
+			s.rev++
+			e := core.Entry{Key: k, Rev: s.rev, Deleted: true}
+			s.log = append(s.log, version{w.now, e})
+			w.show(e)
+			w.marks.Collected++
+			return core.OK
+		}
+	}
+	return core.Conflict
+}
+
+// wrote tells the checkers what a write means.
+func (w *World) wrote(was, e *core.Entry) {
+	switch e.Cell {
+	case core.PlanCell:
+		w.wrotePlan(was.Plan, e.Plan)
+	case core.RosterCell, core.OrdersCell:
+		w.judge(check.Event{Kind: check.Change})
+	case core.MemberCell:
+		w.wroteMember(was.Member, e.Member)
+	}
+}
+
+func (w *World) wroteMember(was, m *record.Member) {
+	if was != nil && was.State == m.State {
+		return
+	}
+	if was == nil && m.State == record.Live || was != nil && was.State == record.Live {
+		w.judge(check.Event{Kind: check.Change})
+	}
+}
+
+func (w *World) wrotePlan(was, p *record.Plan) {
+	eager := p.Mode == record.Eager && !(w.store.orders.Orders != nil && w.store.orders.Orders.Freeze)
+	names := w.store.roster.Roster
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		var old record.Row
+		if was != nil && i < len(was.Rows) {
+			old = was.Rows[i]
+		}
+		if old == *r && was != nil && was.Roster == p.Roster {
+			continue
+		}
+		if names == nil || i >= len(names.Entries) {
+			continue
+		}
+		e := check.Event{Kind: check.Row, Part: w.part(names.Entries[i].Name), State: r.State, Token: r.Token, Who: check.Nobody, Eager: eager}
+		if r.State != record.Free {
+			who, known := w.hash[r.Owner]
+			if !known {
+				continue
+			}
+			e.Who = who
+		}
+		w.judge(e)
+		freed := r.State == record.Free && r.To == 0 && (old.State != record.Free || old.To != 0)
+		if freed || old.State == record.Owned && r.State == record.Owned {
+			w.judge(check.Event{Kind: check.Change}) // ownerless: a reason of its own
+		}
+	}
+	if was != nil && was.ID != p.ID {
+		w.judge(check.Event{Kind: check.Plan, Eager: eager})
+		w.stats.Plans++
+		if revoking(was) {
+			w.marks.Replanned++
+		}
+	}
+	if was != nil && was.Incarnation != p.Incarnation {
+		w.marks.Incarnations++
+	}
+	w.logPlan(was, p)
+}
+
+func revoking(p *record.Plan) bool {
+	return slices.ContainsFunc(p.Rows, func(r record.Row) bool { return r.State == record.Revoking })
+}
+
+// rollback takes the store back to what it was at the given instant: all of it,
+// or the plan alone.
+func (w *World) rollback(to int64, all bool) {
+	s := &w.store
+	then := map[core.Key]core.Entry{}
+	for _, v := range s.log {
+		if v.at <= to {
+			then[v.e.Key] = v.e
+		}
+	}
+	back := func(c *core.Entry, k core.Key) {
+		*c = then[k]
+		c.Key = k
+		s.log = append(s.log, version{w.now, *c})
+	}
+	was := s.plan.Rev
+	back(&s.plan, core.Key{Cell: core.PlanCell})
+	if all {
+		back(&s.roster, core.Key{Cell: core.RosterCell})
+		back(&s.orders, core.Key{Cell: core.OrdersCell})
+		for i := range s.members {
+			back(&s.members[i], s.members[i].Key)
+		}
+		s.members = slices.DeleteFunc(s.members, func(e core.Entry) bool { return e.Rev == 0 || e.Deleted })
+	}
+	if s.plan.Rev != 0 && s.plan.Rev != was {
+		w.show(s.plan)
+	}
+}
+
+// show lets everybody who watches it see a new version, sooner or later.
+func (w *World) show(e core.Entry) {
+	for _, h := range w.hosts {
+		if !h.up || !h.sees(&e) {
+			continue
+		}
+		if h.cutIn || w.chance(w.opt.noise.dropWatch) {
+			w.stats.Faults[DropWatch]++
+			continue
+		}
+		at := w.now + w.delay(h)
+		if w.chance(w.opt.noise.late) {
+			w.stats.Faults[Late]++
+			at += w.span(ms(100), ms(4000))
+		}
+		it := item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, Entries: w.entry(e)}}
+		w.push(at, it)
+		if w.chance(w.opt.noise.repeat) {
+			w.stats.Faults[Repeat]++
+			w.push(at+w.span(0, ms(3000)), it)
+		}
+	}
+}
+
+func (h *host) sees(e *core.Entry) bool {
+	switch e.Cell {
+	case core.MemberCell:
+		return h.watch.All || h.watch.Leader == e.Session
+	case core.OrdersCell:
+		return h.watch.Orders
+	}
+	return true
+}
+
+// setWatch changes what a host watches; the first batch shows what is there.
+func (w *World) setWatch(h *host, to core.Watch) {
+	h.watch = to
+	w.firstBatch(h)
+}
+
+func (w *World) firstBatch(h *host) {
+	if h.cutIn || h.cutOut {
+		return
+	}
+	var es []core.Entry
+	for _, m := range w.store.members {
+		if h.sees(&m) {
+			es = append(es, m)
+		}
+	}
+	if h.watch.Orders && w.store.orders.Rev != 0 {
+		es = append(es, w.store.orders)
+	}
+	w.push(w.now+w.delay(h), item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, First: true, Entries: es}})
+}

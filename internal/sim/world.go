@@ -1,0 +1,341 @@
+// Package sim plays many cores against one faulty store in virtual time. A run
+// is a seed: the same seed gives the same run, event for event. The same world,
+// without chance, also plays scenario files.
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A World is one store, its members and everything that happens between them.
+type World struct {
+	opt    Options
+	rng    *rand.Rand
+	pcg    rand.PCG
+	now    int64 // true time, ns; no member knows it
+	queue  queue
+	store  store
+	hosts  []*host
+	names  []string // partitions by number
+	checks check.Checker
+	bad    *check.Violation
+	sink   []sinkCell
+	who    []record.Session // sessions by checker number
+	hash   map[record.Session]int32
+	stats  Stats
+	calm   bool // no chance at all: scenarios, and the second phase
+	log    func(at int64, line string)
+	chunk  []core.Entry
+	seed   uint64
+	marks  *Marks
+	minute uint32
+	source source
+	healed bool
+	final  check.Final
+}
+
+// A host is one place where a member runs: one name, one process at a time.
+type host struct {
+	name     string
+	index    int
+	node     *core.Node
+	cfg      core.Config
+	who      int32
+	epoch    uint32 // of the process: what was meant for an earlier one is dropped
+	up       bool
+	paused   bool
+	held     []held // events waiting for a paused process
+	rate     int64  // clock rate, parts per million off
+	base     int64  // local time at true time zero
+	suspend  int64  // how long its clock has stood still (only with a bad clock)
+	tick     int64  // when the next tick is queued for
+	lease    core.Time
+	cutOut   bool // its requests do not arrive
+	cutIn    bool // answers and watches do not arrive
+	watch    core.Watch
+	calls    []call
+	nextCall uint32
+	starts   uint32
+	runs     []hrun
+	slow     bool // handlers take long to stop
+	hung     bool // handlers do not stop when asked
+	stubborn bool // nor when cancelled
+	fails    bool // the source does not confirm starts
+	ended    core.Cause
+	restart  bool
+	sus      bool // paused with the whole machine
+	pausedAt int64
+}
+
+type held struct{ it item }
+
+// A call is a store call under way, as its caller sees it.
+type call struct {
+	id   uint32
+	key  core.Key
+	verb core.Verb
+}
+
+// hrun is one partition as the host runs it.
+type hrun struct {
+	id     record.ID
+	part   int32
+	token  record.Token
+	asked  bool // told to stop
+	cancel bool
+	busy   bool   // a handler is at work
+	nth    uint32 // which start of the process: a word about an earlier one is stale
+}
+
+type sinkCell struct {
+	token record.Token
+	who   int32
+	any   bool
+}
+
+func ms(n int64) int64 { return n * int64(time.Millisecond) }
+
+// local turns true time into the host's.
+func (h *host) local(now int64) core.Time {
+	t := now - h.suspend
+	return core.Time(h.base + t + t/1_000_000*h.rate)
+}
+
+// true turns the host's time into true time, never too early.
+func (h *host) global(t core.Time) int64 {
+	if t == core.Never {
+		return int64(core.Never)
+	}
+	d := int64(t) - h.base
+	g := d - d/(1_000_000+h.rate)*h.rate
+	for h.local(g+h.suspend) < t {
+		g += 1000
+	}
+	return g + h.suspend
+}
+
+// entry gives memory for one store entry that lives as long as the run.
+func (w *World) entry(e core.Entry) []core.Entry {
+	if len(w.chunk) == cap(w.chunk) {
+		w.chunk = make([]core.Entry, 0, 256)
+	}
+	w.chunk = append(w.chunk, e)
+	n := len(w.chunk)
+	return w.chunk[n-1 : n : n]
+}
+
+// join starts a process on h with a new session.
+func (w *World) join(h *host) {
+	h.epoch++
+	h.up, h.paused, h.ended = true, false, core.NotEnded
+	h.runs, h.calls, h.held = h.runs[:0], h.calls[:0], h.held[:0]
+	h.watch = core.Watch{}
+	h.lease, h.tick = 0, int64(core.Never)
+	h.hung, h.stubborn, h.slow, h.fails = false, false, false, false
+	h.cfg = w.opt.Config
+	h.cfg.Name = h.name
+	h.cfg.Session = w.session(h)
+	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
+	h.cfg.Minute = w.minute
+	if w.opt.Tune != nil {
+		w.opt.Tune(h.index, &h.cfg)
+	}
+	cfg := h.cfg
+	h.node = core.New(&cfg)
+	h.who = int32(len(w.who))
+	w.who = append(w.who, h.cfg.Session)
+	w.hash[h.cfg.Session] = h.who
+	w.say(h, "starts")
+	w.deliver(h, core.Event{Kind: core.Begin})
+}
+
+// session draws a session id. Without chance they are numbered, so that
+// transcripts are the same for ever.
+func (w *World) session(h *host) record.Session {
+	if w.calm {
+		return record.Session(uint64(len(w.who)+1)*1000 + uint64(h.index) + 1)
+	}
+	for {
+		if s := record.Session(w.rng.Uint64()); s != 0 {
+			return s
+		}
+	}
+}
+
+// kill ends the process at once. What it sent stays on its way.
+func (w *World) kill(h *host) {
+	if !h.up {
+		return
+	}
+	h.up = false
+	h.epoch++
+	h.runs, h.held = h.runs[:0], h.held[:0]
+	w.judge(check.Event{Kind: check.Gone, Who: h.who})
+}
+
+// deliver steps the host's node with ev and does what it says.
+func (w *World) deliver(h *host, ev core.Event) {
+	if !h.up {
+		return
+	}
+	w.stats.Steps++
+	acts := h.node.Step(h.local(w.now), ev)
+	if l := h.node.Lease(); l != h.lease {
+		h.lease = l
+		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(l)})
+	}
+	epoch := h.epoch
+	for i := range acts {
+		if h.epoch != epoch {
+			return // it ended itself on the way
+		}
+		w.act(h, &acts[i])
+	}
+	if h.epoch == epoch {
+		w.arm(h)
+	}
+}
+
+// arm queues the tick that the node wants next.
+func (w *World) arm(h *host) {
+	next := h.node.Next()
+	if next == core.Never {
+		return
+	}
+	at := max(h.global(next), w.now)
+	if at < h.tick || h.tick <= w.now {
+		h.tick = at
+		w.push(at, item{kind: evTick, host: h, epoch: h.epoch})
+	}
+}
+
+func (w *World) judge(e check.Event) {
+	e.At = w.now
+	if v := w.checks.See(e); v != nil && w.bad == nil {
+		w.bad = v
+	}
+}
+
+// act does one thing that a node wants done.
+func (w *World) act(h *host, a *core.Action) {
+	switch a.Do {
+	case core.DoCall:
+		w.call(h, a)
+	case core.DoWatch:
+		w.setWatch(h, a.Watch)
+	case core.DoStart:
+		w.startRun(h, a)
+	case core.DoStop, core.DoCancel:
+		w.stopRun(h, a)
+	case core.DoAsk:
+		w.push(w.now+w.delay(h), item{kind: evListing, host: h, epoch: h.epoch})
+	case core.DoClose:
+		w.push(w.now, item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Closed}})
+	case core.DoAbort:
+		w.abort(h)
+	case core.DoEnd:
+		h.ended = a.Cause
+		w.marks.end(a.Cause)
+		w.sayEnd(h, a.Cause)
+		w.kill(h)
+		w.restartLater(h)
+	case core.DoNote:
+		w.note(h, a)
+	}
+}
+
+// abort is the shell's last resort. A handler at work can only be ended with
+// its process; without one, what runs is closed at once.
+func (w *World) abort(h *host) {
+	busy := slices.ContainsFunc(h.runs, func(r hrun) bool { return r.busy })
+	if busy || h.hung || h.stubborn || h.slow {
+		w.marks.Aborts++
+		w.say(h, "ends itself: a handler outlived its time")
+		w.kill(h)
+		w.restartLater(h)
+		return
+	}
+	for i := range h.runs {
+		r := h.runs[i]
+		w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+	}
+}
+
+// startRun: the partition runs from the moment it is ordered, which is the
+// earliest that a handler could see a message.
+func (w *World) startRun(h *host, a *core.Action) {
+	part := w.part(a.Name)
+	h.starts++
+	r := hrun{id: a.ID, part: part, token: a.Token, nth: h.starts}
+	h.runs = append(h.runs, r)
+	w.sayRun(h, "starts", a.Name, a.Token)
+	w.judge(check.Event{Kind: check.Start, Who: h.who, Part: part, Token: a.Token})
+	at := w.now + w.delay(h)
+	if !h.fails {
+		w.push(at, item{kind: evStarted, host: h, epoch: h.epoch, run: r})
+	} else {
+		w.push(at, item{kind: evGaveUp, host: h, epoch: h.epoch, run: r})
+	}
+	w.workLater(h, r)
+}
+
+// stopRun asks a run to stop; how long that takes is the handler's affair.
+func (w *World) stopRun(h *host, a *core.Action) {
+	i := slices.IndexFunc(h.runs, func(r hrun) bool { return r.id == a.ID && r.token == a.Token })
+	if i < 0 {
+		return
+	}
+	r := &h.runs[i]
+	if a.Do == core.DoCancel {
+		r.cancel = true
+		if h.stubborn {
+			return
+		}
+	} else {
+		r.asked = true
+		if h.hung || h.stubborn {
+			return
+		}
+	}
+	at := w.now + w.quick()
+	if h.slow && a.Do == core.DoStop {
+		at = w.now + w.span(ms(200), ms(4000))
+	}
+	w.push(at, item{kind: evStopped, host: h, epoch: h.epoch, run: *r})
+}
+
+// stopped: the run is over as far as the outside can tell.
+func (w *World) stopped(h *host, r hrun, kind core.Kind) {
+	i := h.find(r)
+	if i < 0 {
+		return
+	}
+	h.runs = append(h.runs[:i], h.runs[i+1:]...)
+	w.sayRun(h, "stops", w.names[r.part], r.token)
+	w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: r.part, Token: r.token})
+	w.deliver(h, core.Event{Kind: kind, ID: r.id, Token: r.token, Text: "the source failed"})
+}
+
+// find looks for this very start of a run.
+func (h *host) find(r hrun) int {
+	return slices.IndexFunc(h.runs, func(x hrun) bool { return x.nth == r.nth })
+}
+
+// part numbers a partition by its name.
+func (w *World) part(name string) int32 {
+	for i, n := range w.names {
+		if n == name {
+			return int32(i)
+		}
+	}
+	w.names = append(w.names, name)
+	w.sink = append(w.sink, sinkCell{})
+	w.checks.Grow(len(w.names))
+	return int32(len(w.names) - 1)
+}
