@@ -11,25 +11,36 @@ import (
 type cell struct {
 	rev    Rev
 	want   bool // to be read
+	again  bool // asked for while a read was under way, which may be too old
 	flight Verb
 	wait   Time
+	floor  uint64 // roster: version known when the read under way was sent
+}
+
+// ask wants a read that is sent from now on.
+func (c *cell) ask() {
+	c.want = true
+	c.again = c.flight == Get || c.flight == List
+}
+
+// got takes note that a read was answered, and tells whether it was one that
+// had been asked for by then.
+func (c *cell) got() bool {
+	c.want, c.again = c.again, false
+	return !c.want
 }
 
 // planCell is the plan's, with what is needed to judge an answer.
 type planCell struct {
 	cell
 	put   *record.Plan // under way
+	known *record.Plan // newest plan seen when the Get under way was sent
 	doubt bool         // the outcome of the last Put is unknown: read before writing
-	again bool         // a read was asked for while one was under way
-	floor *record.Plan // newest plan known when the Get under way was sent
 	fails Time         // since when writes fail, not by conflict; Never if they do not
 }
 
 // readPlanSoon asks for a linearizable read of the plan.
-func (n *Node) readPlanSoon() {
-	n.cell.want = true
-	n.cell.again = n.cell.flight == Get
-}
+func (n *Node) readPlanSoon() { n.cell.ask() }
 
 // readCells sends the reads that are wanted.
 func (n *Node) readCells() {
@@ -40,14 +51,14 @@ func (n *Node) readCells() {
 		n.cell.want = true
 	}
 	if c := &n.cell; c.want && c.flight == NoVerb && n.reached(c.wait) {
-		c.flight, c.floor = Get, n.plan
+		c.flight, c.known = Get, n.plan
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: PlanCell}})
 	}
 	if n.cause != NotEnded {
 		return
 	}
 	if c := &n.rosterCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
-		c.flight = Get
+		c.flight, c.floor = Get, rosterVer(n.roster)
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
 	}
 	if c := &n.ordersCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
@@ -139,26 +150,26 @@ func (n *Node) tookPlan(ev *Event) {
 		n.tookPlanPut(ev)
 		return
 	}
-	floor := c.floor
-	c.floor = nil
+	known := c.known
+	c.known = nil
 	if ev.Outcome == Unknown {
 		c.again = false
 		c.wait = n.now.Add(n.cfg.Retry)
 		return
 	}
-	c.want, c.again = c.again, false
+	fresh := c.got()
 	if n.bump {
 		n.bumpPlan(ev)
 		return
 	}
-	n.recheck = n.recheck && c.want
+	n.recheck = n.recheck && !fresh
 	c.doubt = false
 	switch {
-	case ev.Outcome == NotFound && n.plan != nil:
+	case ev.Outcome == NotFound && known != nil:
 		n.storeLost() // a plan is never deleted
 	case ev.Outcome == NotFound:
-		n.creates = true
-	case floor != nil && lost(ev.Entries[0].Plan, floor) && !mutOlderPlan:
+		n.creates = n.plan == nil
+	case known != nil && lost(ev.Entries[0].Plan, known) && !mutOlderPlan:
 		if mutNoIncarnation {
 			n.adopt(ev.Entries[0].Plan, ev.Entries[0].Rev)
 		}
@@ -263,24 +274,38 @@ func (n *Node) tookRoster(ev *Event) {
 		n.rosterPut = nil
 		return
 	}
+	var found *record.Roster
+	var rev Rev
 	switch ev.Outcome {
 	case OK:
-		c.want = false
-		n.lead.gotRoster = true
-		n.sawRoster(ev.Entries[0].Roster, ev.Entries[0].Rev)
+		found, rev = ev.Entries[0].Roster, ev.Entries[0].Rev
 	case NotFound:
-		c.want = false
-		c.rev = 0
-		n.lead.gotRoster = true
 	default:
+		c.again = false
 		c.wait = n.now.Add(n.cfg.Retry)
 		return
 	}
-	if n.plan != nil && rosterVer(n.roster) < n.plan.Roster {
-		// The plan obeys a roster that cannot be read: never guess what an ID
-		// means, ask again.
-		c.want, c.wait = true, n.now.Add(n.cfg.Heartbeat)
+	if !c.got() {
+		return
+	}
+	n.lead.gotRoster = true
+	switch {
+	case n.plan == nil || rosterVer(found) >= max(n.plan.Roster, c.floor):
+		if found != nil {
+			n.sawRoster(found, rev)
+		}
+	case n.Leads() && n.plan.Hold:
+		// Every old lease will have run out before anything is granted: what the
+		// lost roster said binds nobody, so begin from the one that is there.
+		n.lead.minRoster = max(n.plan.Roster, c.floor)
+		n.roster, c.rev, n.lead.rosterStale = found, rev, true
+	case n.Leads() && n.lead.taking || rosterVer(found) < c.floor:
+		n.storeLost()
+	default:
+		// The plan obeys a roster that is not in sight. What its IDs mean is
+		// never guessed.
 		n.lead.gotRoster = false
+		c.want, c.wait = true, n.now.Add(n.cfg.Heartbeat)
 		n.do(Action{Do: DoNote, Note: NoteNoRoster})
 	}
 }
@@ -302,15 +327,14 @@ func (n *Node) tookOrders(ev *Event) {
 	c.flight = NoVerb
 	switch ev.Outcome {
 	case OK:
-		c.want = false
-		n.lead.gotOrders = true
 		n.sawOrders(ev.Entries[0].Orders, ev.Entries[0].Rev)
 	case NotFound:
-		c.want = false
-		n.lead.gotOrders = true
 	default:
+		c.again = false
 		c.wait = n.now.Add(n.cfg.Retry)
+		return
 	}
+	n.lead.gotOrders = c.got() || n.lead.gotOrders
 }
 
 func ordersVer(o *record.Orders) uint64 {

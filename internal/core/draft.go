@@ -33,7 +33,7 @@ type peerRef struct {
 // nil when nothing is to be changed. All goes into one compare-and-set.
 func (n *Node) draft() *record.Plan {
 	l, cur := &n.lead, n.plan
-	if n.spellbound() || cur.Hold && !n.heldLong() {
+	if n.spellbound() || cur.Hold && (!n.heldLong() || !n.rosterKnown()) {
 		return nil
 	}
 	if n.ownersAbsent() {

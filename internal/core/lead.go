@@ -21,7 +21,8 @@ type lead struct {
 	gotOrders bool
 	gotList   bool
 
-	rosterStale bool // roster, orders or listing changed: derive it again
+	minRoster   uint64 // a lost roster had this version: the next is higher
+	rosterStale bool   // roster, orders or listing changed: derive it again
 	listing     []record.Partition
 	listed      bool // the source has answered
 	complete    bool // the listing is all the broker has
@@ -79,8 +80,10 @@ func (n *Node) takeOver() {
 	l := &n.lead
 	l.taking, l.ready, l.since = true, false, n.now
 	l.rosterStale = true
-	n.rosterCell.want, n.ordersCell.want, n.list.want = true, true, true
-	n.ordersCell.wait, n.rosterCell.wait, n.list.wait = n.now, n.now, n.now
+	for _, c := range [...]*cell{&n.rosterCell, &n.ordersCell, &n.list} {
+		c.ask()
+		c.wait = n.now
+	}
 	n.do(Action{Do: DoNote, Note: NoteLead})
 }
 
@@ -89,10 +92,11 @@ func (n *Node) tookList(ev *Event) {
 	c := &n.list
 	c.flight = NoVerb
 	if ev.Outcome != OK {
+		c.again = false
 		c.wait = n.now.Add(n.cfg.Retry)
 		return
 	}
-	c.want = false
+	fresh := c.got()
 	n.all = n.watch.All
 	for i := range ev.Entries {
 		e := &ev.Entries[i]
@@ -100,7 +104,7 @@ func (n *Node) tookList(ev *Event) {
 			n.sawPeer(e.Member, e.Rev, false)
 		}
 	}
-	if !n.lead.taking || n.lead.gotList {
+	if !n.lead.taking || n.lead.gotList || !fresh {
 		return
 	}
 	n.lead.gotList = true

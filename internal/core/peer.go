@@ -18,6 +18,7 @@ type peer struct {
 	flight  Verb           // a call on the record: Get, Delete, or Put
 	put     *record.Member // under way: Dead or Evicted
 	reread  bool
+	floor   uint64 // sequence number known when the Get under way was sent
 	wait    Time
 	ended   Time  // when it was first seen to have ended; Never before
 	planned bool  // the plan names it as a member (so derived from the plan)
@@ -175,7 +176,10 @@ func (n *Node) refreshPeers() {
 		}
 		switch {
 		case p.reread && n.reached(p.wait):
-			p.flight = Get
+			p.flight, p.floor = Get, 0
+			if p.rec != nil {
+				p.floor = p.rec.Seq
+			}
 			n.do(Action{Do: DoCall, Verb: Get, Key: Key{MemberCell, p.session}})
 		case p.proof && !p.reread && p.rec != nil && !p.rec.State.Ended():
 			n.declare(p, record.Dead)
@@ -194,6 +198,10 @@ func (n *Node) tookPeer(ev *Event) bool {
 	switch {
 	case verb == Get && ev.Outcome == OK:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
+		if ev.Entries[0].Member.Seq < p.floor {
+			n.storeLost() // it had written more than the store now has
+			return true
+		}
 		n.sawPeer(ev.Entries[0].Member, ev.Entries[0].Rev, false)
 	case verb == Get && ev.Outcome == NotFound:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)

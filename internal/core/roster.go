@@ -76,7 +76,7 @@ func (n *Node) keepRoster() {
 // it returns, with the tokens that its row remembers.
 func (n *Node) deriveRoster() *record.Roster {
 	l := &n.lead
-	next := &record.Roster{Ver: rosterVer(n.roster) + 1}
+	next := &record.Roster{Ver: max(rosterVer(n.roster), n.plan.Roster, l.minRoster) + 1}
 	ids := map[string]int{}
 	if n.roster != nil {
 		next.Entries = slices.Clone(n.roster.Entries)
@@ -84,7 +84,7 @@ func (n *Node) deriveRoster() *record.Roster {
 			ids[e.Name] = i
 		}
 	}
-	changed := n.roster == nil
+	changed := n.roster == nil || n.roster.Ver < n.plan.Roster
 	want := func(p record.Partition) {
 		i, known := ids[p.Name]
 		if mutReuseIDs && !known {

@@ -44,10 +44,10 @@ func (n *Node) apply() {
 		return
 	}
 	if p.Roster > rosterVer(n.roster) && !mutOldRoster {
-		n.rosterCell.want = true
+		// A leader in a hold writes one; anybody else has to find it.
+		n.rosterCell.want = n.rosterCell.want || !(n.Leads() && p.Hold)
 		return
 	}
-	n.rosterCell.want = n.rosterCell.want && n.lead.taking
 	n.mine = p.Mine(n.cfg.Session, n.mine[:0])
 	n.ackInc, n.ackGen = p.Incarnation, p.Gen
 	for i := range n.mine {

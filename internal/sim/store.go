@@ -185,7 +185,7 @@ func (w *World) wroteMember(was, m *record.Member) {
 }
 
 func (w *World) wrotePlan(was, p *record.Plan) {
-	eager := p.Mode == record.Eager && !(w.store.orders.Orders != nil && w.store.orders.Orders.Freeze)
+	eager := p.Mode == record.Eager && !w.store.frozen(p.Orders)
 	names := w.store.roster.Roster
 	for i := range p.Rows {
 		r := &p.Rows[i]
@@ -224,6 +224,17 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 		w.marks.Incarnations++
 	}
 	w.logPlan(was, p)
+}
+
+// frozen: the orders of that version say so. Under a freeze an eager plan only
+// places what has no owner, and stops nobody for it.
+func (s *store) frozen(ver uint64) bool {
+	for _, v := range s.log {
+		if o := v.e.Orders; o != nil && o.Ver == ver {
+			return o.Freeze
+		}
+	}
+	return false
 }
 
 func revoking(p *record.Plan) bool {

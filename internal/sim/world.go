@@ -261,9 +261,10 @@ func (w *World) abort(h *host) {
 		w.restartLater(h)
 		return
 	}
-	for i := range h.runs {
-		r := h.runs[i]
-		w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+	for _, r := range h.runs {
+		if r.cancel {
+			w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+		}
 	}
 }
 
