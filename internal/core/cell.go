@@ -14,7 +14,7 @@ type cell struct {
 	again  bool // asked for while a read was under way, which may be too old
 	flight Verb
 	wait   Time
-	floor  uint64 // roster: version known when the read under way was sent
+	floor  uint64 // version known when the read under way was sent
 }
 
 // ask wants a read that is sent from now on.
@@ -62,7 +62,7 @@ func (n *Node) readCells() {
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
 	}
 	if c := &n.ordersCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
-		c.flight = Get
+		c.flight, c.floor = Get, ordersVer(n.orders)
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: OrdersCell}})
 	}
 	if c := &n.list; c.want && c.flight == NoVerb && n.reached(c.wait) {
@@ -325,16 +325,27 @@ func (n *Node) sawRoster(r *record.Roster, rev Rev) {
 func (n *Node) tookOrders(ev *Event) {
 	c := &n.ordersCell
 	c.flight = NoVerb
+	var found *record.Orders
+	var rev Rev
 	switch ev.Outcome {
 	case OK:
-		n.sawOrders(ev.Entries[0].Orders, ev.Entries[0].Rev)
+		found, rev = ev.Entries[0].Orders, ev.Entries[0].Rev
 	case NotFound:
 	default:
 		c.again = false
 		c.wait = n.now.Add(n.cfg.Retry)
 		return
 	}
-	n.lead.gotOrders = c.got() || n.lead.gotOrders
+	if !c.got() {
+		return
+	}
+	n.lead.gotOrders = true
+	switch v := ordersVer(found); {
+	case v < c.floor, v == c.floor && v != 0 && v == ordersVer(n.orders) && rev != c.rev:
+		n.storeLost() // orders that were seen are not there any more
+	case found != nil:
+		n.sawOrders(found, rev)
+	}
 }
 
 func ordersVer(o *record.Orders) uint64 {
@@ -346,6 +357,9 @@ func ordersVer(o *record.Orders) uint64 {
 
 func (n *Node) sawOrders(o *record.Orders, rev Rev) {
 	if o.Ver <= ordersVer(n.orders) {
+		if rev != n.ordersCell.rev {
+			n.ordersCell.ask() // late, or another write of that version: look
+		}
 		return
 	}
 	n.orders, n.ordersCell.rev = o, rev

@@ -324,7 +324,8 @@ func (d *draft) aim(members []record.Session, targets []int32) (moves int) {
 	for i := range d.rows {
 		r := &d.rows[i]
 		t := d.target(members, targets[i])
-		all = all || r.State == record.Free && t != 0 && d.reason(i, t) == record.NoReason || r.State == record.Owned && t != r.Owner
+		grants := r.State != record.Owned && t != 0 && d.reason(i, t) == record.NoReason
+		all = all || grants || r.State == record.Owned && t != r.Owner
 	}
 	all = all && n.cfg.Mode == record.Eager && !n.frozen()
 	for i := range d.rows {
@@ -373,6 +374,9 @@ func (d *draft) target(members []record.Session, i int32) record.Session {
 // reason says why a row with target t is or will be free.
 func (d *draft) reason(i int, t record.Session) record.Reason {
 	n := d.n
+	if i >= len(n.roster.Entries) {
+		return record.Removed // the roster that named it is lost
+	}
 	e := &n.roster.Entries[i]
 	switch {
 	case e.Removed:

@@ -47,11 +47,15 @@ func last(entry []byte) (v uint64) {
 
 // lanes are the masks to work on all entries of one word at once, for the widths
 // that divide it: ones and highs have the lowest and the highest bit of each lane,
-// even has every other lane, tops the highest bit of each pair of lanes.
-var lanes = [9]struct{ ones, highs, even, tops uint64 }{
-	1: {0x0101010101010101, 0x8080808080808080, 0x00ff00ff00ff00ff, 0x8000800080008000},
-	2: {0x0001000100010001, 0x8000800080008000, 0x0000ffff0000ffff, 0x8000000080000000},
-	4: {0x0000000100000001, 0x8000000080000000, 0x00000000ffffffff, 0x8000000000000000},
+// even has every other lane, tops the highest bit of each pair of lanes; shift
+// divides by the width.
+var lanes = [9]struct {
+	ones, highs, even, tops uint64
+	shift                   uint8
+}{
+	1: {0x0101010101010101, 0x8080808080808080, 0x00ff00ff00ff00ff, 0x8000800080008000, 0},
+	2: {0x0001000100010001, 0x8000800080008000, 0x0000ffff0000ffff, 0x8000000080000000, 1},
+	4: {0x0000000100000001, 0x8000000080000000, 0x00000000ffffffff, 0x8000000000000000, 2},
 }
 
 // tight says whether base and width are the only right ones: some entry is zero,
@@ -118,12 +122,10 @@ func (c *column) find(v uint64, i int) int {
 		for ; off+8 <= len(data); off += 8 {
 			x := binary.LittleEndian.Uint64(data[off:]) ^ all // zero in the lanes that have v
 			if x = (x - ones) &^ x & highs; x != 0 {
-				return (off + bits.TrailingZeros64(x)/8) / width
+				return (off + bits.TrailingZeros64(x)/8) >> (m.shift & 7)
 			}
 		}
-	}
-	if width > 0 {
-		i = off / width
+		i = off >> (m.shift & 7)
 	}
 	for ; i < c.rows && load(data, off, width, mask) != v; i++ {
 		off += width

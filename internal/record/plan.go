@@ -215,15 +215,15 @@ func unique(sessions []Session) error {
 	for 1<<(64-shift) < 2*len(sessions) {
 		shift--
 	}
-	slots := make([]Session, 1<<(64-shift))
-	for _, s := range sessions {
+	slots := make([]uint16, 1<<(64-shift)) // place in sessions from 1
+	for n, s := range sessions {
 		i := int(uint64(s) * 0x9e3779b97f4a7c15 >> shift)
 		for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {
-			if slots[i] == s {
+			if sessions[slots[i]-1] == s {
 				return fmt.Errorf("sessions: %v is there twice", s)
 			}
 		}
-		slots[i] = s
+		slots[i] = uint16(n + 1)
 	}
 	return nil
 }

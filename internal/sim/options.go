@@ -75,6 +75,22 @@ type Marks struct {
 	Stuck          int `json:"stuck"`           //
 }
 
+// add sums up. The fields are all counts, so listing them here is all there is
+// to keep in step; a test does.
+func (m *Marks) add(o *Marks) {
+	for i, f := range m.fields() {
+		*f += *o.fields()[i]
+	}
+}
+
+func (m *Marks) fields() []*int {
+	return []*int{
+		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderInMove, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
+		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
+		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck,
+	}
+}
+
 func (m *Marks) end(c core.Cause) {
 	switch c {
 	case core.ByLeave:
