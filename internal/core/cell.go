@@ -106,6 +106,9 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 // adopt makes p the plan this node acts on.
 func (n *Node) adopt(p *record.Plan, rev Rev) {
 	was := n.plan
+	if p.Leader == n.cfg.Session {
+		p = p.Full() // only a leader needs all rows
+	}
 	n.plan, n.cell.rev = p, rev
 	n.creates = false
 	if was == nil || was.Leader != p.Leader {
@@ -245,7 +248,7 @@ func (n *Node) bumpPlan(ev *Event) {
 			n.bump = false
 			return
 		}
-		*next = *e.Plan
+		*next = *e.Plan.Full()
 		prev = e.Rev
 		seen = max(seen, e.Plan.Incarnation)
 	}

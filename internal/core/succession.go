@@ -72,7 +72,7 @@ func (n *Node) claim() {
 	if n.cause != NotEnded || n.own.state != record.Live || !gone || n.cell.flight != NoVerb || n.Leads() {
 		return
 	}
-	next := *n.plan
+	next := *n.plan.Full()
 	next.Gen++
 	next.Term++
 	next.Leader = n.cfg.Session

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
@@ -136,6 +138,9 @@ func (w *World) effect(h *host, it item) {
 		}
 		it.kind = evLand
 		at := w.now + w.quick()
+		if w.calm {
+			at = w.now + int64(time.Hour) // until the play says land
+		}
 		if w.chance(w.opt.noise.lateEffect) {
 			at += w.span(ms(500), ms(9000))
 		}
@@ -150,6 +155,10 @@ func (w *World) effect(h *host, it item) {
 			*c = sinkCell{it.run.token, it.who, true}
 		}
 		w.judge(e)
+		if w.hear != nil {
+			verb := map[check.Kind]string{check.Accept: "accepts", check.Refuse: "refuses"}[e.Kind]
+			w.hear(seenLine{text: fmt.Sprintf("sink %s %s@%d from %s", verb, w.names[it.run.part], it.run.token.Counter(), h.name)})
+		}
 	}
 }
 
@@ -222,9 +231,18 @@ func (w *World) settled() *check.Violation {
 		}
 	}
 	for i := range w.opt.Partitions {
+		if w.calm && w.off(w.names[i]) {
+			continue
+		}
 		w.final.Parts = append(w.final.Parts, int32(i))
 	}
 	return w.checks.Settled(w.final)
+}
+
+// off: an order keeps the partition from running.
+func (w *World) off(name string) bool {
+	o := w.store.orders.Orders
+	return o != nil && (slices.Contains(o.Pauses, name) || slices.Contains(o.Remove, name))
 }
 
 // heal ends all faults: everything cut is joined, everything stopped goes on,

@@ -11,24 +11,36 @@ import (
 
 // say adds a line to the transcript, if anybody listens.
 func (w *World) say(h *host, line string) {
-	if w.log == nil {
+	if w.log == nil && w.hear == nil {
 		return
 	}
 	if h != nil {
 		line = h.name + " " + line
 	}
-	w.log(w.now, line)
+	if w.log != nil {
+		w.log(w.now, line)
+	}
+	if w.hear != nil {
+		w.hear(seenLine{text: line})
+	}
 }
 
 func (w *World) sayEnd(h *host, c core.Cause) {
-	if w.log != nil {
+	if w.log != nil || w.hear != nil {
 		w.say(h, "ends: "+c.String())
 	}
 }
 
 func (w *World) sayRun(h *host, verb, part string, t record.Token) {
+	item := ""
+	if w.log != nil || w.hear != nil {
+		item = fmt.Sprintf("%s@%d", part, t.Counter())
+	}
 	if w.log != nil {
-		w.say(h, fmt.Sprintf("%s %s@%d", verb, part, t.Counter()))
+		w.log(w.now, h.name+" "+verb+" "+item)
+	}
+	if w.hear != nil {
+		w.hear(seenLine{who: h.name, verb: verb, items: []string{item}})
 	}
 }
 
@@ -70,17 +82,22 @@ func (w *World) note(h *host, a *core.Action) {
 	case core.NoteStuck:
 		w.marks.Stuck++
 	}
-	if w.log == nil {
+	if w.log == nil && w.hear == nil {
 		return
 	}
 	who := w.nameOf(a.Who)
 	switch a.Note {
 	case core.NoteJoined:
-		w.say(h, "joins")
+		if w.hear == nil {
+			w.say(h, "joins")
+		}
 	case core.NoteLead:
 		w.say(h, "leads")
 	case core.NotePlan:
-		w.say(h, fmt.Sprintf("plans: %s; %d moves", a.Why, a.N))
+		h.plan = fmt.Sprintf("%s; %d moves", a.Why, a.N)
+		if w.hear == nil {
+			w.say(h, "plans: "+h.plan)
+		}
 	case core.NoteDead:
 		w.say(h, "declares "+who+" dead")
 	case core.NoteEvicted:
@@ -110,6 +127,9 @@ func (w *World) note(h *host, a *core.Action) {
 
 // logPlan says what a write of the plan changed, as a person would.
 func (w *World) logPlan(was, p *record.Plan) {
+	if w.hear != nil && was != nil && (was.ID != p.ID || was.Incarnation != p.Incarnation) {
+		w.hearPlan(was, p)
+	}
 	if w.log == nil {
 		return
 	}
@@ -142,4 +162,54 @@ func (w *World) logPlan(was, p *record.Plan) {
 	if b.Len() > 0 {
 		w.log(w.now, fmt.Sprintf("plan %d%s", p.ID, b.String()))
 	}
+}
+
+// hearPlan tells a plan as a scenario does: who is meant to own what.
+func (w *World) hearPlan(was, p *record.Plan) {
+	if was.Incarnation != p.Incarnation {
+		w.hear(seenLine{text: fmt.Sprintf("incarnation %d", p.Incarnation-was.Incarnation)})
+	}
+	if was.ID == p.ID {
+		return
+	}
+	why := ""
+	if l := w.leader(); l != nil {
+		why = l.plan
+	}
+	if n := len(p.Members); n > 12 {
+		w.hear(seenLine{text: fmt.Sprintf("plan %d (%s)  %d members, %d partitions", p.ID, why, n, len(p.Rows))})
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %d (%s)", p.ID, why)
+	for _, m := range p.Members {
+		fmt.Fprintf(&b, "  %s:%s", w.nameOf(m), w.aims(p, func(r *record.Row) bool { return r.Reason == record.NoReason && aim(r) == m }))
+	}
+	for reason := record.Paused; reason <= record.Unplaced; reason++ {
+		if s := w.aims(p, func(r *record.Row) bool { return r.Reason == reason }); s != " -" {
+			fmt.Fprintf(&b, "  %s:%s", reason, s)
+		}
+	}
+	w.hear(seenLine{text: b.String()})
+}
+
+// aim is who a row is meant for.
+func aim(r *record.Row) record.Session {
+	if r.State == record.Owned {
+		return r.Owner
+	}
+	return r.To
+}
+
+func (w *World) aims(p *record.Plan, mine func(*record.Row) bool) string {
+	s := ""
+	for i := range p.Rows {
+		if mine(&p.Rows[i]) {
+			s += " " + w.store.roster.Roster.Entries[i].Name
+		}
+	}
+	if s == "" {
+		return " -"
+	}
+	return s
 }

@@ -18,6 +18,7 @@ type store struct {
 	members []core.Entry // in order of creation
 	log     []version
 	stall   int64 // nothing is applied before
+	refuse  bool  // plans are not taken, and nobody says why
 }
 
 type version struct {
@@ -86,6 +87,10 @@ func (w *World) apply(it item) {
 	switch it.ev.Verb {
 	case core.Put:
 		e := it.ev.Entries[0]
+		if w.store.refuse && e.Cell == core.PlanCell {
+			w.timeout(it)
+			return
+		}
 		ev.Outcome, ev.Rev = w.put(e, it.ev.Rev, it.ev.First)
 	case core.Delete:
 		ev.Outcome = w.delete(it.ev.Key, it.ev.Rev)
@@ -277,11 +282,11 @@ func (w *World) show(e core.Entry) {
 		if !h.up || !h.sees(&e) {
 			continue
 		}
-		if h.cutIn || w.chance(w.opt.noise.dropWatch) {
+		if h.cutIn || h.watchDrops || w.chance(w.opt.noise.dropWatch) {
 			w.stats.Faults[DropWatch]++
 			continue
 		}
-		at := w.now + w.delay(h)
+		at := w.now + w.delay(h) + h.watchLate
 		if w.chance(w.opt.noise.late) {
 			w.stats.Faults[Late]++
 			at += w.span(ms(100), ms(4000))

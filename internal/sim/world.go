@@ -6,6 +6,7 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
@@ -15,62 +16,68 @@ import (
 
 // A World is one store, its members and everything that happens between them.
 type World struct {
-	opt    Options
-	rng    *rand.Rand
-	pcg    rand.PCG
-	now    int64 // true time, ns; no member knows it
-	queue  queue
-	store  store
-	hosts  []*host
-	names  []string // partitions by number
-	checks check.Checker
-	bad    *check.Violation
-	sink   []sinkCell
-	who    []record.Session // sessions by checker number
-	hash   map[record.Session]int32
-	stats  Stats
-	calm   bool // no chance at all: scenarios, and the second phase
-	log    func(at int64, line string)
-	chunk  []core.Entry
-	seed   uint64
-	marks  *Marks
-	minute uint32
-	source source
-	healed bool
-	final  check.Final
+	opt     Options
+	rng     *rand.Rand
+	pcg     rand.PCG
+	now     int64 // true time, ns; no member knows it
+	queue   queue
+	store   store
+	hosts   []*host
+	names   []string // partitions by number
+	checks  check.Checker
+	bad     *check.Violation
+	sink    []sinkCell
+	who     []record.Session // sessions by checker number
+	hash    map[record.Session]int32
+	stats   Stats
+	calm    bool // no chance at all: scenarios, and the second phase
+	log     func(at int64, line string)
+	hear    func(seenLine)
+	landing bool // effects land at once
+	chunk   []core.Entry
+	seed    uint64
+	marks   *Marks
+	minute  uint32
+	source  source
+	healed  bool
+	final   check.Final
 }
 
 // A host is one place where a member runs: one name, one process at a time.
 type host struct {
-	name     string
-	index    int
-	node     *core.Node
-	cfg      core.Config
-	who      int32
-	epoch    uint32 // of the process: what was meant for an earlier one is dropped
-	up       bool
-	paused   bool
-	held     []held // events waiting for a paused process
-	rate     int64  // clock rate, parts per million off
-	base     int64  // local time at true time zero
-	suspend  int64  // how long its clock has stood still (only with a bad clock)
-	tick     int64  // when the next tick is queued for
-	lease    core.Time
-	cutOut   bool // its requests do not arrive
-	cutIn    bool // answers and watches do not arrive
-	watch    core.Watch
-	calls    []call
-	nextCall uint32
-	starts   uint32
-	runs     []hrun
-	slow     bool // handlers take long to stop
-	hung     bool // handlers do not stop when asked
-	stubborn bool // nor when cancelled
-	fails    bool // the source does not confirm starts
-	ended    core.Cause
-	restart  bool
-	sus      bool // paused with the whole machine
-	pausedAt int64
+	name       string
+	index      int
+	node       *core.Node
+	cfg        core.Config
+	who        int32
+	epoch      uint32 // of the process: what was meant for an earlier one is dropped
+	up         bool
+	paused     bool
+	held       []held // events waiting for a paused process
+	rate       int64  // clock rate, parts per million off
+	base       int64  // local time at true time zero
+	suspend    int64  // how long its clock has stood still (only with a bad clock)
+	tick       int64  // when the next tick is queued for
+	lease      core.Time
+	cutOut     bool // its requests do not arrive
+	cutIn      bool // answers and watches do not arrive
+	watch      core.Watch
+	calls      []call
+	nextCall   uint32
+	starts     uint32
+	runs       []hrun
+	slow       bool // handlers take long to stop
+	hung       bool // handlers do not stop when asked
+	stubborn   bool // nor when cancelled
+	fails      bool // the source does not confirm starts
+	slowFor    int64
+	watchDrops bool
+	watchLate  int64
+	plan       string // what it said of its newest plan
+	ended      core.Cause
+	restart    bool
+	sus        bool // paused with the whole machine
+	pausedAt   int64
 }
 
 type held struct{ it item }
@@ -138,8 +145,9 @@ func (w *World) join(h *host) {
 	h.watch = core.Watch{}
 	h.lease, h.tick = 0, int64(core.Never)
 	h.hung, h.stubborn, h.slow, h.fails = false, false, false, false
+	h.watchDrops, h.watchLate, h.slowFor = false, 0, 0
 	h.cfg = w.opt.Config
-	h.cfg.Name = h.name
+	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
 	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
 	h.cfg.Minute = w.minute
@@ -151,7 +159,9 @@ func (w *World) join(h *host) {
 	h.who = int32(len(w.who))
 	w.who = append(w.who, h.cfg.Session)
 	w.hash[h.cfg.Session] = h.who
-	w.say(h, "starts")
+	if w.hear == nil {
+		w.say(h, "starts")
+	}
 	w.deliver(h, core.Event{Kind: core.Begin})
 }
 
@@ -306,7 +316,7 @@ func (w *World) stopRun(h *host, a *core.Action) {
 	}
 	at := w.now + w.quick()
 	if h.slow && a.Do == core.DoStop {
-		at = w.now + w.span(ms(200), ms(4000))
+		at = w.now + max(h.slowFor, w.span(ms(200), ms(4000)))
 	}
 	w.push(at, item{kind: evStopped, host: h, epoch: h.epoch, run: *r})
 }

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/sim"
+	"github.com/spf13/cobra"
+)
+
+// Flag values that know what they allow, so that the refusal of a wrong one can
+// say it.
+
+// number is a whole number from lo to hi.
+type number[T int | uint64] struct {
+	v      *T
+	lo, hi T
+}
+
+func (n number[T]) String() string { // cobra also asks an empty one
+	if n.v == nil {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*n.v), 10)
+}
+
+func (n number[T]) Type() string { return "number" }
+
+func (n number[T]) Set(s string) error {
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || v < uint64(n.lo) || v > uint64(n.hi) {
+		if n.endless() {
+			return fmt.Errorf("want a whole number, at least %d", n.lo)
+		}
+		return fmt.Errorf("want a whole number from %d to %d", n.lo, n.hi)
+	}
+	*n.v = T(v)
+	return nil
+}
+
+func (n number[T]) endless() bool { return uint64(n.hi) == math.MaxInt }
+
+// choice is one word of a few.
+type choice struct {
+	v  *string
+	of []string
+}
+
+func (c choice) String() string {
+	if c.v == nil {
+		return ""
+	}
+	return *c.v
+}
+
+func (c choice) Type() string { return strings.Join(c.of, "|") }
+
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.of, s) {
+		return fmt.Errorf("want %s", strings.Join(c.of, " or "))
+	}
+	*c.v = s
+	return nil
+}
+
+// faults is a list of kinds of fault, separated by commas. None means all.
+type faults struct{ only []sim.Fault }
+
+func (f *faults) String() string {
+	names := make([]string, len(f.only))
+	for i, k := range f.only {
+		names[i] = k.String()
+	}
+	return strings.Join(names, ",")
+}
+
+func (f *faults) Type() string { return "kinds" }
+
+func (f *faults) Set(s string) error {
+	for name := range strings.SplitSeq(s, ",") {
+		k, err := sim.ParseFault(strings.TrimSpace(name))
+		if err != nil {
+			return fmt.Errorf("no fault is called %q; known are %s", name, strings.Join(sim.FaultNames(), ", "))
+		}
+		if !slices.Contains(f.only, k) {
+			f.only = append(f.only, k)
+		}
+	}
+	return nil
+}
+
+// check refuses a list of noise alone: noise spoils messages all along, but a
+// schedule also needs something that strikes.
+func (f *faults) check() error {
+	noise := func(k sim.Fault) bool { return k >= sim.LoseRequest }
+	if len(f.only) == 0 || !slices.ContainsFunc(f.only, func(k sim.Fault) bool { return !noise(k) }) == false {
+		return nil
+	}
+	return usagef("--faults %q: this is noise on messages only; add at least one of %s",
+		f, strings.Join(sim.FaultNames()[:sim.LoseRequest], ", "))
+}
+
+// completeFaults completes the last name of a list.
+func completeFaults(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	have := typed[:strings.LastIndex(typed, ",")+1]
+	var lists []string
+	for _, name := range sim.FaultNames() {
+		if !slices.Contains(strings.Split(have, ","), name) {
+			lists = append(lists, have+name)
+		}
+	}
+	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// sizeFlags are the size of a simulated group.
+func sizeFlags(cmd *cobra.Command, members, partitions *int) {
+	cmd.Flags().Var(number[int]{members, 1, 64}, "members", "members of the group, 1 to 64")
+	cmd.Flags().Var(number[int]{partitions, 1, 1024}, "partitions", "partitions they share, 1 to 1024")
+}
