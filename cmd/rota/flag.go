@@ -95,8 +95,8 @@ func (f *faults) Set(s string) error {
 // check refuses a list of noise alone: noise spoils messages all along, but a
 // schedule also needs something that strikes.
 func (f *faults) check() error {
-	noise := func(k sim.Fault) bool { return k >= sim.LoseRequest }
-	if len(f.only) == 0 || !slices.ContainsFunc(f.only, func(k sim.Fault) bool { return !noise(k) }) == false {
+	strikes := func(k sim.Fault) bool { return k < sim.LoseRequest }
+	if len(f.only) == 0 || slices.ContainsFunc(f.only, strikes) {
 		return nil
 	}
 	return usagef("--faults %q: this is noise on messages only; add at least one of %s",

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -23,9 +24,16 @@ func main() {
 // Exit codes. A mistake on the command line has its own (sysexits' EX_USAGE),
 // so that scripts can tell it from work that went wrong.
 const (
-	exitFailed = 1
-	exitUsage  = 64
+	exitFailed      = 1
+	exitUsage       = 64
+	exitInterrupted = 130 // as a shell reports Ctrl-C
 )
+
+// A silentExit ends with a code and without a message: what there is to say has
+// been said.
+type silentExit int
+
+func (e silentExit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // run is the whole program but for the process around it: it prints an error
 // once and says with which code to exit.
@@ -41,6 +49,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if code, silent := errors.AsType[silentExit](err); silent {
+		return int(code)
+	}
 	fmt.Fprintf(stderr, "rota: %v\n", err)
 	if _, usage := errors.AsType[usageError](err); usage || !began {
 		return exitUsage
@@ -54,16 +65,22 @@ func rootCmd() *cobra.Command {
 		Short: "Keep a duty roster for queues",
 		Long: `Rota keeps a duty roster for queues: at every moment at most one member may
 act on a partition, and none is idle for longer than it must be.`,
-		Example: `  rota version             what this binary was built from
-  rota help version        more about one command
+		Example: `  rota up                  watch a group at work: join, kill, cut off, heal
+  rota sim                 look for broken promises in 20000 simulated schedules
+  rota help sim            more about one command
   rota completion bash     completion for your shell`,
 		SilenceErrors: true, // run prints them, once
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap(), cmd.CommandPath())
+		}
 		return usagef("%v; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
+		upCmd(),
+		simCmd(),
 		versionCmd(),
 	)
 	root.InitDefaultCompletionCmd()

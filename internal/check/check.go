@@ -3,7 +3,8 @@
 // invariant, and the same code judges simulated runs, tests and event files of
 // real processes.
 //
-//	I1  at most one member runs a partition with a valid lease
+//	I1  at most one member runs a partition with a valid lease, and nobody
+//	    begins an effect without one
 //	I2  a sink that checks tokens never accepts a lower one after a higher one,
 //	    nor one token from two sessions
 //	I3  tokens of a partition strictly grow
@@ -36,6 +37,7 @@ const (
 	Row                  // the store's plan says of Part: State, Owner = Who, Token
 	Plan                 // the store's plan has a new ID; Eager
 	Change               // something a plan may answer; Burst tells which belong together
+	Act                  // Who begins an effect on Part@Token
 	Accept               // the sink accepted an effect on Part@Token by Who
 	Refuse               // the sink refused one
 	Rollback             // the store lost acknowledged writes; until Until nothing but the sink is sure
@@ -167,6 +169,10 @@ func (c *Checker) See(e Event) *Violation {
 		c.planned(&e)
 	case Change:
 		c.change(&e)
+	case Act:
+		if e.At >= c.blind && !c.valid(e.Who, e.At) {
+			c.fail("I1", e.At, "member %d begins an effect on partition %d@%s after the end of its lease", e.Who, e.Part, tok(e.Token))
+		}
 	case Accept:
 		c.accept(&e)
 	case Rollback:

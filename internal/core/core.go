@@ -238,7 +238,6 @@ func (n *Node) Step(now Time, ev Event) []Action {
 // speed: what one pass enables, a later one uses in the same step.
 func (n *Node) pass() {
 	n.keepLease()
-	n.readCells()
 	n.apply()
 	n.reconcile()
 	n.watchOut()
@@ -247,6 +246,7 @@ func (n *Node) pass() {
 	n.leadGroup()
 	n.leave()
 	n.finish()
+	n.readCells()
 	n.beat()
 }
 

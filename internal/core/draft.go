@@ -179,9 +179,6 @@ func (d *draft) wanted() (Why, bool) {
 	}
 	if ordersVer(n.orders) != cur.Orders {
 		want, why = true, why|WhyOrders
-		if n.orders != nil && !n.orders.Freeze {
-			why |= WhyThaw
-		}
 	}
 	if !want && d.ownerless() {
 		want, why = true, why|WhyOwnerless

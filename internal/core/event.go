@@ -168,10 +168,9 @@ const (
 	WhyRoster
 	WhyOwnerless
 	WhyReturned
-	WhyThaw
 )
 
-var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned", "thaw"}
+var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned"}
 
 func (w Why) String() string {
 	s := ""

@@ -127,6 +127,7 @@ func (w *World) effect(h *host, it item) {
 		if h.local(w.now) < h.node.Lease() || w.opt.watchdogOnly {
 			it.kind = evSend
 			it.who = h.who
+			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
 			h.runs[i].busy = true
 			w.push(w.now+w.quick(), it)
 		}
@@ -137,10 +138,11 @@ func (w *World) effect(h *host, it item) {
 			w.workLater(h, it.run)
 		}
 		it.kind = evLand
-		at := w.now + w.quick()
 		if w.calm {
-			at = w.now + int64(time.Hour) // until the play says land
+			w.aloft = append(w.aloft, it) // until the play says land
+			return
 		}
+		at := w.now + w.quick()
 		if w.chance(w.opt.noise.lateEffect) {
 			at += w.span(ms(500), ms(9000))
 		}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// bar is one line on a terminal that tells how far a batch is.
+type bar struct {
+	w     io.Writer
+	cols  int
+	total int
+	began time.Time
+	drawn int // characters of the line that stands there
+
+	progress
+}
+
+type progress struct{ schedules, violations int }
+
+func (b *bar) draw() {
+	line := b.line(time.Since(b.began))
+	pad := max(0, b.drawn-len(line)) // blanks work on every terminal, escapes do not
+	fmt.Fprintf(b.w, "\r%s%s", line, strings.Repeat(" ", pad))
+	b.drawn = len(line)
+}
+
+func (b *bar) clear() {
+	if b.drawn > 0 {
+		// Two more for the ^C that a terminal echoes.
+		fmt.Fprintf(b.w, "\r%s\r", strings.Repeat(" ", min(b.drawn+2, b.cols-1)))
+	}
+}
+
+func (b *bar) line(elapsed time.Duration) string {
+	part := float64(b.schedules) / float64(b.total)
+	text := fmt.Sprintf("%3.0f%%  %s", 100*part, count(b.violations, "violation"))
+	if b.schedules > 0 {
+		rate := float64(b.schedules) / elapsed.Seconds()
+		left := time.Duration(float64(b.total-b.schedules) / rate * float64(time.Second))
+		text = fmt.Sprintf("%3.0f%%  %s schedules/s  %s  %s left", 100*part, group(rate), count(b.violations, "violation"), roughly(left))
+	}
+	const cells = 20
+	full := int(part * cells)
+	line := "[" + strings.Repeat("#", full) + strings.Repeat(".", cells-full) + "] " + text
+	if b.cols > len(line) {
+		return line
+	}
+	return text[:min(len(text), b.cols-1)] // a full line would wrap
+}
+
+// columns is how wide the terminal behind a stream is; 0 if there is none.
+func columns(stream any) int {
+	f, ok := stream.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	if cols, _, err := term.GetSize(int(f.Fd())); err == nil && cols > 1 {
+		return cols
+	}
+	return 80
+}
+
+// roughly is a duration as one says it.
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+}
