@@ -216,6 +216,9 @@ func (s *Stage) Do(c scenario.Command) error {
 			s.heard(seenLine{text: l})
 		}
 		return nil
+	case "waits":
+		s.waits()
+		return nil
 	case "records":
 		for _, e := range s.w.store.members {
 			s.heard(seenLine{text: fmt.Sprintf("%s is %s", s.w.nameOf(e.Session), e.Member.State)})
@@ -230,7 +233,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 	w := s.w
 	names, rest := c.Args, ""
 	switch c.Verb {
-	case "watch", "handler", "source", "begin":
+	case "watch", "handler", "source", "begin", "requests", "answers", "reads", "listing":
 		if len(c.Args) < 2 {
 			return fmt.Errorf("wants a member and more")
 		}
@@ -261,8 +264,19 @@ func (s *Stage) toMembers(c scenario.Command) error {
 			}
 		case "leave":
 			w.deliverSoon(h, core.Event{Kind: core.Leave, Flag: rest == "returning"})
-		case "freeze":
-			w.pause(h, false)
+		case "freeze", "suspend":
+			w.pause(h, c.Verb == "suspend")
+		case "jump":
+			w.deliverSoon(h, core.Event{Kind: core.Jumped})
+		case "requests", "answers":
+			return s.traffic(h, c.Verb, c.Args[1:])
+		case "reads":
+			h.noReads = rest == "fail"
+		case "listing":
+			h.hides = strings.TrimPrefix(rest, "without-")
+			if rest == "works" {
+				h.hides = ""
+			}
 		case "wake":
 			w.wake(h)
 		case "cut":
@@ -308,6 +322,27 @@ func (s *Stage) settle() error {
 func (s *Stage) quiet() bool {
 	l := s.w.leader()
 	return l != nil && len(l.node.Waits()) == 0
+}
+
+// waits shows the leader's wait set.
+func (s *Stage) waits() {
+	l := s.w.leader()
+	if l == nil {
+		return
+	}
+	for _, x := range l.node.Waits() {
+		what := "for " + s.w.nameOf(x.Row.Owner) + " to start"
+		switch x.Row.State {
+		case record.Revoking:
+			what = "for " + s.w.nameOf(x.Row.Owner) + " to stop, then goes to " + s.w.nameOf(x.Row.To)
+		case record.Free:
+			what = "to go to " + s.w.nameOf(x.Row.To)
+		}
+		if x.Stuck {
+			what += ": stuck"
+		}
+		s.heard(seenLine{text: x.Name + " waits " + what})
+	}
 }
 
 // group sets what the group is like; it must come first.
@@ -424,6 +459,23 @@ func (s *Stage) watch(h *host, args []string) error {
 	return nil
 }
 
+// traffic slows down what goes one way between a member and the store.
+func (s *Stage) traffic(h *host, way string, args []string) error {
+	late := time.Duration(0)
+	if args[0] == "late" {
+		var err error
+		if late, err = duration(args, 1); err != nil {
+			return err
+		}
+	}
+	if way == "requests" {
+		h.outLate = int64(late)
+	} else {
+		h.inLate = int64(late)
+	}
+	return nil
+}
+
 func (s *Stage) handler(h *host, args []string) error {
 	h.hung, h.stubborn, h.slow, h.slowFor = false, false, false, 0
 	switch args[0] {
@@ -467,7 +519,13 @@ func (s *Stage) begin(h *host, part string) error {
 }
 
 // land lets the effects under way reach the sink.
-func (s *Stage) land() { s.w.landing = true; s.Advance(2 * time.Millisecond); s.w.landing = false }
+func (s *Stage) land() {
+	aloft := s.w.aloft
+	s.w.aloft = nil
+	for _, it := range aloft {
+		s.w.effect(it.host, it)
+	}
+}
 
 // bug: a leader's shell caught a broken assertion, stopped everything and said
 // so in its record.
@@ -496,6 +554,12 @@ func (s *Stage) store(args []string) error {
 		return nil
 	case "refuses":
 		w.store.refuse = true
+		return nil
+	case "deletes":
+		if h := s.host(args[len(args)-1]); h != nil {
+			k := core.Key{Cell: core.MemberCell, Session: h.node.Session()}
+			w.delete(k, w.store.cell(k).Rev)
+		}
 		return nil
 	case "loses":
 		all := len(args) == 2

@@ -58,12 +58,12 @@ func (w *World) call(h *host, a *core.Action) {
 	if a.Verb == core.Put {
 		it.ev.Entries = w.entry(core.Entry{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member})
 	}
-	if h.cutOut || w.chance(w.opt.noise.loseRequest) {
+	if h.cutOut || h.noReads && a.Verb != core.Put || w.chance(w.opt.noise.loseRequest) {
 		w.stats.Faults[LoseRequest]++
 		w.timeout(it)
 		return
 	}
-	w.push(w.now+w.delay(h), it)
+	w.push(w.now+w.delay(h)+h.outLate, it)
 	if w.chance(w.opt.noise.repeat) {
 		w.stats.Faults[Repeat]++
 		w.push(w.now+w.delay(h)+w.span(0, ms(3000)), it)
@@ -100,10 +100,12 @@ func (w *World) apply(it item) {
 			ev.Outcome, ev.Entries = core.OK, w.entry(*c)
 		}
 	case core.List:
-		ev.Entries = slices.Clone(w.store.members)
+		ev.Entries = slices.DeleteFunc(slices.Clone(w.store.members), func(e core.Entry) bool {
+			return it.host.hides != "" && e.Member.Name == it.host.hides
+		})
 	}
 	h := it.host
-	at := w.now + w.delay(h)
+	at := w.now + w.delay(h) + h.inLate
 	if h.cutIn || w.chance(w.opt.noise.loseAnswer) || at > it.due {
 		if ev.Outcome == core.OK && ev.Verb == core.Put {
 			w.marks.UnknownApplied++

@@ -16,31 +16,31 @@ import (
 
 // A World is one store, its members and everything that happens between them.
 type World struct {
-	opt     Options
-	rng     *rand.Rand
-	pcg     rand.PCG
-	now     int64 // true time, ns; no member knows it
-	queue   queue
-	store   store
-	hosts   []*host
-	names   []string // partitions by number
-	checks  check.Checker
-	bad     *check.Violation
-	sink    []sinkCell
-	who     []record.Session // sessions by checker number
-	hash    map[record.Session]int32
-	stats   Stats
-	calm    bool // no chance at all: scenarios, and the second phase
-	log     func(at int64, line string)
-	hear    func(seenLine)
-	landing bool // effects land at once
-	chunk   []core.Entry
-	seed    uint64
-	marks   *Marks
-	minute  uint32
-	source  source
-	healed  bool
-	final   check.Final
+	opt    Options
+	rng    *rand.Rand
+	pcg    rand.PCG
+	now    int64 // true time, ns; no member knows it
+	queue  queue
+	store  store
+	hosts  []*host
+	names  []string // partitions by number
+	checks check.Checker
+	bad    *check.Violation
+	sink   []sinkCell
+	who    []record.Session // sessions by checker number
+	hash   map[record.Session]int32
+	stats  Stats
+	calm   bool // no chance at all: scenarios, and the second phase
+	log    func(at int64, line string)
+	hear   func(seenLine)
+	aloft  []item // effects that a play has not let land yet
+	chunk  []core.Entry
+	seed   uint64
+	marks  *Marks
+	minute uint32
+	source source
+	healed bool
+	final  check.Final
 }
 
 // A host is one place where a member runs: one name, one process at a time.
@@ -73,6 +73,10 @@ type host struct {
 	slowFor    int64
 	watchDrops bool
 	watchLate  int64
+	outLate    int64  // its requests take longer
+	inLate     int64  // answers to it take longer
+	noReads    bool   // its reads fail
+	hides      string // whom its listings lack
 	plan       string // what it said of its newest plan
 	ended      core.Cause
 	restart    bool
@@ -146,6 +150,7 @@ func (w *World) join(h *host) {
 	h.lease, h.tick = 0, int64(core.Never)
 	h.hung, h.stubborn, h.slow, h.fails = false, false, false, false
 	h.watchDrops, h.watchLate, h.slowFor = false, 0, 0
+	h.outLate, h.inLate, h.noReads, h.hides = 0, 0, false, ""
 	h.cfg = w.opt.Config
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
