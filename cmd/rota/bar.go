@@ -21,10 +21,13 @@ type bar struct {
 	progress
 }
 
-type progress struct{ schedules, violations int }
+type progress struct {
+	schedules, violations int
+	rate                  float64 // schedules per second
+}
 
 func (b *bar) draw() {
-	line := b.line(time.Since(b.began))
+	line := b.line()
 	pad := max(0, b.drawn-len(line)) // blanks work on every terminal, escapes do not
 	fmt.Fprintf(b.w, "\r%s%s", line, strings.Repeat(" ", pad))
 	b.drawn = len(line)
@@ -37,13 +40,12 @@ func (b *bar) clear() {
 	}
 }
 
-func (b *bar) line(elapsed time.Duration) string {
+func (b *bar) line() string {
 	part := float64(b.schedules) / float64(b.total)
-	text := fmt.Sprintf("%3.0f%%  %s", 100*part, count(b.violations, "violation"))
-	if b.schedules > 0 {
-		rate := float64(b.schedules) / elapsed.Seconds()
-		left := time.Duration(float64(b.total-b.schedules) / rate * float64(time.Second))
-		text = fmt.Sprintf("%3.0f%%  %s schedules/s  %s  %s left", 100*part, group(rate), count(b.violations, "violation"), roughly(left))
+	text := fmt.Sprintf("  0%%  no figures yet  %s so far", roughly(time.Since(b.began)))
+	if b.rate > 0 {
+		left := time.Duration(float64(b.total-b.schedules) / b.rate * float64(time.Second))
+		text = fmt.Sprintf("%3.0f%%  %s schedules/s  %s  %s left", 100*part, group(b.rate), count(b.violations, "violation"), roughly(left))
 	}
 	const cells = 20
 	full := int(part * cells)

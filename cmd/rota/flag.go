@@ -103,6 +103,47 @@ func (f *faults) check() error {
 		f, strings.Join(sim.FaultNames()[:sim.LoseRequest], ", "))
 }
 
+// faultHelp lists the kinds of fault and what they mean.
+func faultHelp() string {
+	lines := make([]string, 0, len(sim.FaultNames()))
+	for _, name := range sim.FaultNames() {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%-13s %s", name, faultWords[name])))
+	}
+	return strings.Join(lines, "\n")
+}
+
+var faultWords = map[string]string{
+	"crash":        "a process is gone at once",
+	"crash-leader": "the leader's process",
+	"crash-two":    "two at one instant",
+	"pause":        "a process is frozen for a while (SIGSTOP)",
+	"suspend":      "a whole machine sleeps",
+	"cut":          "a member and the store cannot reach each other",
+	"cut-out":      "its requests do not arrive",
+	"cut-in":       "answers and watches do not reach it",
+	"stall":        "the store answers nobody",
+	"roll-plan":    "the store loses its newest plans",
+	"roll-all":     "the store is restored from an old backup",
+	"slow":         "handlers take long to stop",
+	"hung":         "handlers do not stop when asked",
+	"stubborn":     "nor when cancelled",
+	"source-fails": "the source cannot start a partition",
+	"depart":       "a member leaves in good order",
+	"twin":         "a second process starts under the same name",
+	"order":        "an operator pauses, drains, pins, bans, freezes …",
+	"gap":          "watches break off and begin anew",
+	"jump":         "a host's clocks disagree",
+	"prove":        "a process dies and its death is proven",
+	"bad-listing":  "the source lists no partitions, or too few",
+	"lose-request": "noise, not to be named alone: requests get lost",
+	"lose-answer":  "noise: answers get lost",
+	"repeat":       "noise: messages arrive twice",
+	"late":         "noise: watches show things late",
+	"drop-watch":   "noise: watches miss something",
+	"late-effect":  "noise: an effect reaches its sink late",
+	"slow-net":     "noise: the network is slow at times",
+}
+
 // completeFaults completes the last name of a list.
 func completeFaults(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	have := typed[:strings.LastIndex(typed, ",")+1]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,30 +26,19 @@ func (f *simFlags) table(r sim.Report, interrupted bool) string {
 	if r.MinSteps >= 0 {
 		s.line("shortest", "%s in one schedule; fewest faults on live members in one: %d", count(r.MinSteps, "step"), r.MinLiveFaults)
 	}
-	f.struck(&s, r.Faults)
-	met(&s, &r.Marks)
+	if r.Schedules > 0 {
+		struck(&s, r.Faults)
+		met(&s, &r.Marks)
+	}
 	f.violations(&s, r.Violations)
 	return s.String()
 }
 
-// struck lists the faults by kind.
-func (f *simFlags) struck(s *sheet, n map[string]int) {
-	const perLine = 4
-	var cells []string
-	for _, kind := range sim.FaultNames() {
-		if n[kind] > 0 {
-			cells = append(cells, fmt.Sprintf("%-12s %9s", kind, group(n[kind])))
-		}
-	}
-	if len(cells) == 0 {
-		s.line("faults", "none struck")
-	}
-	label := "faults"
-	for len(cells) > 0 {
-		k := min(perLine, len(cells))
-		s.line(label, "%s", strings.Join(cells[:k], "   "))
-		cells, label = cells[k:], ""
-	}
+// struck lists the faults by kind: what struck, and what befell messages.
+func struck(s *sheet, n map[string]int) {
+	names := sim.FaultNames()
+	s.cells("faults", names[:sim.LoseRequest], n)
+	s.cells("messages", names[sim.LoseRequest:], n)
 }
 
 // met lists the situations that a batch ran into. What it did not meet counts
@@ -159,6 +149,21 @@ func (s *sheet) line(label, format string, args ...any) {
 	fmt.Fprintf(s, "%-11s "+format+"\n", append([]any{label}, args...)...)
 }
 
+// cells lines up the counts that are not zero.
+func (s *sheet) cells(label string, names []string, n map[string]int) {
+	const perLine = 4
+	var cells []string
+	for _, name := range names {
+		if n[name] > 0 {
+			cells = append(cells, fmt.Sprintf("%-12s %9s", name, group(n[name])))
+		}
+	}
+	for row := range slices.Chunk(cells, perLine) {
+		s.line(label, "%s", strings.Join(row, "   "))
+		label = ""
+	}
+}
+
 // count is a number of things.
 func count(n int, thing string) string {
 	if n != 1 {
@@ -181,17 +186,4 @@ func seconds(s float64) string {
 		return fmt.Sprintf("%.2g s", max(s, 0.001))
 	}
 	return fmt.Sprintf("%d min %02d s", int(s)/60, int(s)%60)
-}
-
-// fold breaks a line at blanks.
-func fold(s string, width int) string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(s) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return strings.Join(append(lines, line), "\n")
 }

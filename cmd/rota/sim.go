@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/sim"
@@ -53,10 +52,10 @@ line, 130 if interrupted before one was broken.`,
 	flags.Var(number[int]{&f.schedules, 1, math.MaxInt}, "schedules", "how many schedules to play")
 	flags.Var(number[uint64]{&f.seed, 0, math.MaxUint64}, "seed", "seed of the first; the others follow")
 	sizeFlags(cmd, &f.members, &f.partitions)
-	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas, instead of all:\n"+fold(strings.Join(sim.FaultNames(), ", "), 60))
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures")
 	flags.Var(number[uint64]{&f.replay, 0, math.MaxUint64}, "replay", "print the transcript of the schedule with this `seed`, and nothing else")
+	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas; all if not given:\n"+faultHelp())
 	complete(cmd, "faults", completeFaults)
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -141,7 +140,7 @@ func playWithBar(ctx context.Context, b sim.Batch, stderr io.Writer) sim.Report 
 		case <-seen: // nobody has looked at the last ones
 		default:
 		}
-		seen <- progress{r.Schedules, len(r.Violations)}
+		seen <- progress{r.Schedules, len(r.Violations), r.SchedulesPerS}
 	}
 	played := make(chan sim.Report)
 	go func() { played <- b.Play(ctx) }()

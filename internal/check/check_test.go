@@ -62,7 +62,7 @@ var i1 = []story{
 		h.start(c2, q0, 2)
 		h.lease(c1, 6)
 	}},
-	{"a start before the own lease, extended later", "I1", func(h *history) {
+	{"a start before the lease, which comes while another runs", "I1", func(h *history) {
 		h.runs(c1, q0, 1, 10)
 		h.start(c2, q0, 2)
 		h.lease(c2, 10)
@@ -106,6 +106,25 @@ var i1 = []story{
 		lapse(h)
 		h.start(c2, q0, 2)
 		h.lease(c3, 9)
+	}},
+	{"an effect begun when the lease is just over", "I1", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.at(10)
+		h.act(c1, q0, 1)
+	}},
+	{"an effect begun without any lease", "I1", func(h *history) {
+		h.lease(c2, 10)
+		h.act(c1, q0, 1)
+	}},
+	{"an effect begun within the lease", "", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.at(9)
+		h.act(c1, q0, 1)
+	}},
+	{"an effect begun by one that was to stop, within its lease", "", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.revoking(q0, c1, 1)
+		h.act(c1, q0, 1)
 	}},
 }
 
@@ -278,6 +297,16 @@ var i4 = []story{
 		h.start(c2, q0, 2)
 		h.free(q0, 2)
 	}},
+	{"freed and granted in one write while its owner runs it", "I4", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.revoking(q0, c1, 1)
+		h.at(9)
+		h.grant(q0, c2, 2)
+	}},
+	{"granted anew to its owner while it still runs it", "I4", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.grant(q0, c1, 2)
+	}},
 	{"freed after its owner stopped another", "I4", func(h *history) {
 		h.runs(c1, q0, 1, 10)
 		h.runs(c1, q1, 1, 10)
@@ -298,6 +327,20 @@ var i4 = []story{
 		h.runs(c1, q0, 1, 10)
 		h.at(10)
 		h.free(q0, 1)
+	}},
+	{"freed and granted in one write when the lease is just over", "", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.at(10)
+		h.grant(q0, c2, 2)
+	}},
+	{"freed and granted in one write when its owner has stopped", "", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.stop(c1, q0)
+		h.grant(q0, c2, 2)
+	}},
+	{"told again while its owner runs it", "", func(h *history) {
+		h.runs(c1, q0, 1, 10)
+		h.grant(q0, c1, 1)
 	}},
 	{"freed when its owner has stopped", "", func(h *history) {
 		h.runs(c1, q0, 1, 10)
@@ -347,11 +390,6 @@ var i5 = []story{
 		h.plan()
 	}},
 	{"two plans for one reason", "I5", func(h *history) {
-		h.change()
-		h.plan()
-		h.plan()
-	}},
-	{"a plan before its reason", "I5", func(h *history) {
 		h.change()
 		h.plan()
 		h.plan()
@@ -608,18 +646,20 @@ var l1 = []story{
 	}},
 	{"an owner runs it under its former token", "L1", func(h *history) {
 		atRest(h)
+		h.at(10)
 		h.grant(q1, c2, 2)
+		h.lease(c1, 20)
+		h.lease(c2, 20)
 		h.rest(two, two, both)
 	}},
 	{"another runs it, not the owner", "L1", func(h *history) {
 		atRest(h)
 		h.grant(q2, c1, 1)
-		h.at(10)
-		h.start(c2, q2, 1)
-		h.at(9)
-		h.rest(two, two, []int32{q2})
+		h.start(c3, q2, 1)
+		h.lease(c3, 10)
+		h.rest([]int32{c1, c2, c3}, []int32{c1, c2, c3}, []int32{q2})
 	}},
-	{"an owner runs it without a lease", "L1", func(h *history) {
+	{"an owner's lease is just over", "L1", func(h *history) {
 		atRest(h)
 		h.lease(c1, 20)
 		h.at(10)

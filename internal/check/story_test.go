@@ -91,6 +91,10 @@ func (h *history) start(who, p int32, t record.Token) {
 	h.see(Event{Kind: Start, Who: who, Part: p, Token: t})
 }
 
+func (h *history) act(who, p int32, t record.Token) {
+	h.see(Event{Kind: Act, Who: who, Part: p, Token: t})
+}
+
 // What the store holds.
 
 func (h *history) free(p int32, t record.Token)          { h.row(record.Free, p, Nobody, t) }

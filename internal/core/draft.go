@@ -68,6 +68,8 @@ func (n *Node) draft() *record.Plan {
 	if d.planned {
 		l.planAt = n.now
 		l.settle.close()
+	} else {
+		l.tried = 0
 	}
 	return &d.next
 }
@@ -87,8 +89,13 @@ type draft struct {
 func (n *Node) heldLong() bool {
 	w := wait(n.cfg.Lease)
 	for i := range n.peers {
-		if m := n.peers[i].rec; m != nil {
-			w = max(w, wait(m.Lease))
+		p := &n.peers[i]
+		if p.rec == nil {
+			continue
+		}
+		w = max(w, wait(p.rec.Lease))
+		if p.is(record.Live) && !p.heard && p.session != n.cfg.Session {
+			return false // a ghost from the backup, or it will beat any moment
 		}
 	}
 	return n.reached(n.lead.since.Add(w))
@@ -170,7 +177,7 @@ func (n *Node) rosterKnown() bool {
 // wanted tells whether there is something to plan for, and what.
 func (d *draft) wanted() (Why, bool) {
 	n, cur := d.n, d.n.plan
-	why, want := n.lead.settle.why, n.liveDiffers()
+	why, want := n.lead.settle.why|n.lead.tried, n.liveDiffers()
 	if want && why == 0 {
 		why = WhyLeft
 	}
@@ -308,6 +315,7 @@ func (d *draft) replan(why Why) {
 	if !retarget {
 		next.ID++
 	}
+	n.lead.tried = why
 	moves := d.aim(members, targets)
 	d.changed, d.planned = true, true
 	n.do(Action{Do: DoNote, Note: NotePlan, N: moves, Why: why})

@@ -30,6 +30,7 @@ type lead struct {
 	asking      bool
 	ask         Time
 
+	tried   Why  // what the plan being written is because of; again if it fails
 	planAt  Time // of the last plan: eager ones keep a distance
 	waits   []await
 	graces  []grace

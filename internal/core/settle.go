@@ -69,6 +69,7 @@ func (l *lead) suspects(s record.Session) bool { return slices.Contains(l.settle
 // is not in it yet.
 func (n *Node) planned() {
 	s := &n.lead.settle
+	n.lead.tried = 0
 	s.open, s.suspects = false, s.suspects[:0]
 	for i := range n.peers {
 		if q := &n.peers[i]; q.told == toldLive && q.is(record.Live) && !q.planned {

@@ -58,7 +58,7 @@ func (b Batch) Play(ctx context.Context) Report {
 	if b.Most == 0 {
 		b.Most = 10
 	}
-	p := &play{b: b, began: time.Now()}
+	p := &playing{b: b, began: time.Now()}
 	p.total = Report{Cores: b.Cores, Seed: b.Seed, Members: b.Members, Partitions: b.Partitions,
 		MinSteps: -1, MinLiveFaults: -1, Faults: map[string]int{}, Violations: []Failure{}}
 	var wg sync.WaitGroup
@@ -69,8 +69,8 @@ func (b Batch) Play(ctx context.Context) Report {
 	return p.report()
 }
 
-// play is a batch being played: the parts that its goroutines share.
-type play struct {
+// playing is a batch being played: the parts that its goroutines share.
+type playing struct {
 	b     Batch
 	began time.Time
 	mu    sync.Mutex
@@ -83,7 +83,7 @@ type play struct {
 const chunk = 256
 
 // take hands out the next seeds.
-func (p *play) take() (from uint64, n int) {
+func (p *playing) take() (from uint64, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n = min(chunk, p.b.Schedules-p.next)
@@ -95,7 +95,7 @@ func (p *play) take() (from uint64, n int) {
 	return from, n
 }
 
-func (p *play) work(ctx context.Context) {
+func (p *playing) work(ctx context.Context) {
 	w := New(p.b.Options)
 	for {
 		from, n := p.take()
@@ -133,7 +133,7 @@ func atLeast(have, v int) int {
 	return have
 }
 
-func (p *play) add(part Report, w *World) {
+func (p *playing) add(part Report, w *World) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := &p.total
@@ -152,7 +152,7 @@ func (p *play) add(part Report, w *World) {
 	}
 }
 
-func (p *play) report() Report {
+func (p *playing) report() Report {
 	r := p.total
 	r.Seconds = time.Since(p.began).Seconds()
 	r.StepsPerS = float64(r.Steps) / r.Seconds

@@ -151,3 +151,19 @@ func (w *World) Faults() map[string]int {
 }
 
 func at(t int64) string { return fmt.Sprintf("%8.3fs", time.Duration(t).Seconds()) }
+
+// Defect builds one defect in: of the harness here, of the core where the build
+// allows it. undo takes it out again.
+func (o *Options) Defect(id string) (undo func(), ok bool) {
+	switch id {
+	case "M10":
+		o.noTokens = true
+	case "M11":
+		o.badClock = true
+	case "M24":
+		o.watchdogOnly = true
+	default:
+		return core.Mutate(id)
+	}
+	return func() {}, true
+}

@@ -98,12 +98,12 @@ func (w *World) wake(h *host) {
 	h.tick = int64(core.Never)
 	waiting := h.held
 	h.held = nil
-	w.push(w.now, item{kind: evTick, host: h, epoch: h.epoch})
-	for _, x := range waiting {
+	for _, x := range waiting { // a handler's thread may well be the first to run
 		if x.it.kind != evTick {
 			w.push(w.now, x.it)
 		}
 	}
+	w.push(w.now, item{kind: evTick, host: h, epoch: h.epoch})
 }
 
 // workLater plans the next effect of a run.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/check"
@@ -127,7 +128,7 @@ func (w *World) note(h *host, a *core.Action) {
 
 // logPlan says what a write of the plan changed, as a person would.
 func (w *World) logPlan(was, p *record.Plan) {
-	if w.hear != nil && was != nil && (was.ID != p.ID || was.Incarnation != p.Incarnation) {
+	if w.hear != nil && was != nil {
 		w.hearPlan(was, p)
 	}
 	if w.log == nil {
@@ -169,12 +170,15 @@ func (w *World) hearPlan(was, p *record.Plan) {
 	if was.Incarnation != p.Incarnation {
 		w.hear(seenLine{text: fmt.Sprintf("incarnation %d", p.Incarnation-was.Incarnation)})
 	}
-	if was.ID == p.ID {
+	if was.ID == p.ID && slices.Equal(was.Members, p.Members) {
 		return
 	}
 	why := ""
 	if l := w.leader(); l != nil {
 		why = l.plan
+	}
+	if was.ID == p.ID {
+		why += ", aimed anew"
 	}
 	if n := len(p.Members); n > 12 {
 		w.hear(seenLine{text: fmt.Sprintf("plan %d (%s)  %d members, %d partitions", p.ID, why, n, len(p.Rows))})

@@ -263,6 +263,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 				w.deliverSoon(l, core.Event{Kind: core.Proven, Session: session})
 			}
 		case "leave":
+			h.leaves = true
 			w.deliverSoon(h, core.Event{Kind: core.Leave, Flag: rest == "returning"})
 		case "freeze", "suspend":
 			w.pause(h, c.Verb == "suspend")
@@ -320,8 +321,15 @@ func (s *Stage) settle() error {
 
 // quiet: the leader waits for nothing either.
 func (s *Stage) quiet() bool {
-	l := s.w.leader()
-	return l != nil && len(l.node.Waits()) == 0
+	w := s.w
+	l, p := w.leader(), w.store.plan.Plan
+	if l == nil || len(l.node.Waits()) > 0 || w.store.roster.Roster == nil || p.Roster != w.store.roster.Roster.Ver {
+		return false
+	}
+	if o := w.store.orders.Orders; o != nil && o.Ver != p.Orders {
+		return false
+	}
+	return !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.up && h.leaves })
 }
 
 // waits shows the leader's wait set.
@@ -520,6 +528,7 @@ func (s *Stage) begin(h *host, part string) error {
 
 // land lets the effects under way reach the sink.
 func (s *Stage) land() {
+	s.Advance(time.Millisecond)
 	aloft := s.w.aloft
 	s.w.aloft = nil
 	for _, it := range aloft {

@@ -63,7 +63,11 @@ func (w *World) call(h *host, a *core.Action) {
 		w.timeout(it)
 		return
 	}
-	w.push(w.now+w.delay(h)+h.outLate, it)
+	at := w.now + w.delay(h) + h.outLate
+	if at > it.due {
+		w.timeout(it) // it will arrive, but nobody waits that long
+	}
+	w.push(at, it)
 	if w.chance(w.opt.noise.repeat) {
 		w.stats.Faults[Repeat]++
 		w.push(w.now+w.delay(h)+w.span(0, ms(3000)), it)
@@ -80,6 +84,9 @@ func (w *World) timeout(it item) {
 // apply does what a call asks for and sends the answer.
 func (w *World) apply(it item) {
 	if w.now < w.store.stall {
+		if w.store.stall > it.due {
+			w.timeout(it)
+		}
 		w.push(w.store.stall, it)
 		return
 	}

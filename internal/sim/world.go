@@ -76,6 +76,7 @@ type host struct {
 	outLate    int64  // its requests take longer
 	inLate     int64  // answers to it take longer
 	noReads    bool   // its reads fail
+	leaves     bool   // it was told to
 	hides      string // whom its listings lack
 	plan       string // what it said of its newest plan
 	ended      core.Cause
@@ -150,12 +151,12 @@ func (w *World) join(h *host) {
 	h.lease, h.tick = 0, int64(core.Never)
 	h.hung, h.stubborn, h.slow, h.fails = false, false, false, false
 	h.watchDrops, h.watchLate, h.slowFor = false, 0, 0
-	h.outLate, h.inLate, h.noReads, h.hides = 0, 0, false, ""
+	h.outLate, h.inLate, h.noReads, h.hides, h.leaves = 0, 0, false, "", false
 	h.cfg = w.opt.Config
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
 	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
-	h.cfg.Minute = w.minute
+	h.cfg.Minute = w.minute + uint32(w.now/int64(time.Minute))
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}

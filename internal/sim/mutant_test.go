@@ -1,0 +1,35 @@
+//go:build mutants
+
+package sim
+
+import (
+	"testing"
+
+	"github.com/rota-dev/rota/internal/scenario"
+)
+
+// TestMutantScenarios takes each rule out and plays the scenarios that say they
+// catch it: every one of them must fail.
+func TestMutantScenarios(t *testing.T) {
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		for _, id := range s.Catches {
+			t.Run(s.Name+"/"+id, func(t *testing.T) {
+				o := Options{Partitions: 6}
+				undo, ok := o.Defect(id)
+				if !ok {
+					t.Fatalf("no such defect: %s", id)
+				}
+				defer undo()
+				err := play(s, o)
+				if err == nil {
+					t.Fatalf("%s was not noticed", id)
+				}
+				t.Log(err)
+			})
+		}
+	}
+}
