@@ -109,8 +109,7 @@ type held struct {
 	state record.RowState
 	owner int32
 	token record.Token
-	sink  record.Token
-	sinks int32 // who sent it
+	sink  record.Token // the last it took
 }
 
 const leaseTime = 10
@@ -135,35 +134,50 @@ func (g *group) play(steps int) *Violation {
 }
 
 func (g *group) step() {
-	who, p := int32(g.r.IntN(len(g.sessions))), int32(g.r.IntN(len(g.rows)))
+	who, p := g.anyone(func(s *session) bool { return !s.gone }), int32(g.r.IntN(len(g.rows)))
 	switch g.r.IntN(16) {
 	case 0:
-		g.now += g.r.Int64N(3)
-	case 1:
 		g.now += g.r.Int64N(leaseTime)
-	case 2, 3, 4:
+	case 1, 2:
+		g.now++
+	case 3, 4, 5:
 		g.beat(who)
-	case 5:
-		if g.r.IntN(4) == 0 {
-			g.join()
-		}
 	case 6:
 		if g.r.IntN(4) == 0 {
 			g.crash(who)
 		}
 	case 7:
-		g.declare(who)
+		g.declare(int32(g.r.IntN(len(g.sessions))))
 	case 8:
 		g.move(p)
 	case 9, 10:
 		g.confirm(p)
-	case 11, 12:
+	case 11:
 		g.give(p)
-	case 13, 14:
-		g.begin(who, p)
-	case 15:
-		g.work(who, p)
+	case 12, 13:
+		g.begin(p)
+	default:
+		g.work(p)
 	}
+}
+
+// anyone picks one of those that ok likes; there always is one.
+func (g *group) anyone(ok func(s *session) bool) int32 {
+	var some []int32
+	for i := range g.sessions {
+		if ok(&g.sessions[i]) {
+			some = append(some, int32(i))
+		}
+	}
+	if len(some) == 0 {
+		g.join()
+		return int32(len(g.sessions) - 1)
+	}
+	return some[g.r.IntN(len(some))]
+}
+
+func (g *group) heir() int32 {
+	return g.anyone(func(s *session) bool { return !s.gone && !s.fenced && s.lease > g.now })
 }
 
 func (g *group) live(who int32) bool  { return !g.sessions[who].gone && !g.sessions[who].fenced }
@@ -223,6 +237,9 @@ func (g *group) declare(who int32) {
 			g.release(int32(p))
 		}
 	}
+	if g.r.IntN(8) > 0 {
+		g.join()
+	}
 }
 
 func (g *group) release(p int32) {
@@ -257,9 +274,9 @@ func (g *group) confirm(p int32) {
 	if g.breaks != stopFirst {
 		g.halt(row.owner, p)
 	}
-	if next := int32(g.r.IntN(len(g.sessions))); !g.eager && g.valid(next) && g.r.IntN(2) == 0 {
+	if !g.eager && g.r.IntN(2) == 0 {
 		g.met["freed and granted in one"]++
-		g.hand(p, next)
+		g.hand(p, g.heir())
 		return
 	}
 	g.release(p)
@@ -272,9 +289,8 @@ func (g *group) give(p int32) {
 		return
 	}
 	for i := range g.rows {
-		next := int32(g.r.IntN(len(g.sessions)))
-		if g.rows[i].state == record.Free && g.valid(next) && (g.eager || int32(i) == p) {
-			g.hand(int32(i), next)
+		if g.rows[i].state == record.Free && (g.eager || int32(i) == p) {
+			g.hand(int32(i), g.heir())
 		}
 	}
 }
@@ -297,42 +313,45 @@ func (g *group) hand(p, to int32) {
 }
 
 // begin starts what is granted, also when it is being revoked already.
-func (g *group) begin(who, p int32) {
+func (g *group) begin(p int32) {
 	row := g.rows[p]
-	if g.breaks != ownOnly && (row.state == record.Free || row.owner != who) {
+	who := row.owner
+	if g.breaks == ownOnly {
+		who = g.heir()
+	} else if row.state == record.Free {
 		return
 	}
 	s := &g.sessions[who]
-	if !g.valid(who) || s.runs[p] != 0 || s.started[p] == row.token && g.breaks != startOnce {
+	if again := s.runs[p] != 0 || s.started[p] == row.token; !g.valid(who) || again && g.breaks != startOnce {
 		return
 	}
-	s.runs[p], s.started[p] = row.token, row.token
 	if row.state == record.Revoking {
 		g.met["started late"]++
 	}
+	s.runs[p], s.started[p] = row.token, row.token
 	g.start(who, p, row.token)
-	if g.breaks == startOnce {
-		g.halt(who, p)
-	}
 }
 
-// work sends an effect of who to the sink; it may have been begun long ago.
-func (g *group) work(who, p int32) {
-	s, row := &g.sessions[who], &g.rows[p]
-	t := s.runs[p]
-	if t == 0 {
-		return
+// work: all who run p send an effect to the sink, a former owner too.
+func (g *group) work(p int32) {
+	row := &g.rows[p]
+	for _, i := range g.r.Perm(len(g.sessions)) {
+		who, s := int32(i), &g.sessions[i]
+		t := s.runs[p]
+		if t == 0 {
+			continue
+		}
+		if s.lease > g.now || g.breaks == checkLease {
+			g.act(who, p, t)
+		}
+		if t < row.sink && g.breaks != checkToken {
+			g.met["refused"]++
+			g.refuse(who, p, t)
+			continue
+		}
+		g.accept(who, p, t)
+		row.sink = t
 	}
-	if s.lease > g.now || g.breaks == checkLease {
-		g.act(who, p, t)
-	}
-	if (t < row.sink || t == row.sink && who != row.sinks) && g.breaks != checkToken {
-		g.met["refused"]++
-		g.refuse(who, p, t)
-		return
-	}
-	g.accept(who, p, t)
-	row.sink, row.sinks = t, who
 }
 
 // end: the dead are declared dead, the others get everything and run it.
@@ -353,14 +372,12 @@ func (g *group) end() {
 		g.confirm(int32(p))
 	}
 	parts := []int32{q0, q1, q2}
-	for range 100 {
-		for _, p := range parts {
-			g.give(p)
-		}
+	for _, p := range parts {
+		g.give(p)
 	}
 	for _, p := range parts {
 		if g.breaks != runAll {
-			g.begin(g.rows[p].owner, p)
+			g.begin(p)
 		}
 	}
 	g.rest(live, live, parts)
@@ -369,7 +386,7 @@ func (g *group) end() {
 func TestLawfulGroupsBreakNothing(t *testing.T) {
 	met := map[string]int{}
 	for seed := range uint64(3000) {
-		if v := newGroup(seed, none, met).play(150); v != nil {
+		if v := newGroup(seed, none, met).play(200); v != nil {
 			t.Fatalf("seed %d: %v", seed, v)
 		}
 	}
@@ -392,7 +409,7 @@ func TestAGroupWithoutOneRuleIsCaught(t *testing.T) {
 	for _, test := range tests {
 		found := map[string]int{}
 		for seed := range uint64(100) {
-			if v := newGroup(seed, test.rule, map[string]int{}).play(150); v != nil {
+			if v := newGroup(seed, test.rule, map[string]int{}).play(200); v != nil {
 				found[v.Invariant]++
 			}
 		}

@@ -296,7 +296,7 @@ func (d *draft) replan(why Why) {
 		if r.State == record.Free {
 			continue
 		}
-		if p := n.peer(r.Owner); p != nil && p.over() {
+		if p := n.peer(r.Owner); p != nil && (p.over() || mutTakeName && n.heir(p) != nil) {
 			if r.State == record.Owned {
 				r.To = r.Owner // who had it, until the targets are known
 			}

@@ -125,7 +125,7 @@ func (n *Node) leading() bool {
 	if !n.Leads() || n.cause != NotEnded || n.ended {
 		return false
 	}
-	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) && !mutLeaverPlans {
+	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) {
 		return false
 	}
 	l := &n.lead
@@ -253,12 +253,12 @@ func (n *Node) returns(name string) uint32 {
 
 // heir is the live, not yet planned session of p's name, if p is on its way out.
 func (n *Node) heir(p *peer) *peer {
-	if p.rec == nil || p.is(record.Live) && !mutTakeName {
+	if p.rec == nil || p.is(record.Live) && !mutTakeName || !p.planned {
 		return nil
 	}
 	for i := range n.peers {
 		q := &n.peers[i]
-		if q != p && !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && (q.told == toldLive || mutTakeName) {
+		if q != p && !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && q.told == toldLive {
 			return q
 		}
 	}

@@ -50,7 +50,7 @@ var (
 	mutPlanAfterBug       bool // R16
 	mutRecreateRecord     bool // R17
 	mutNoPause            bool // R18
-	mutLeaverPlans        bool // R19
+	mutWaitForLeaver      bool // R19
 	mutFailingLeaderStays bool // R20
 	mutDrainForever       bool // R21
 	mutRevokeTakenBack    bool // R22
@@ -102,7 +102,7 @@ var mutants = map[string]*bool{
 	"R16": &mutPlanAfterBug,
 	"R17": &mutRecreateRecord,
 	"R18": &mutNoPause,
-	"R19": &mutLeaverPlans,
+	"R19": &mutWaitForLeaver,
 	"R20": &mutFailingLeaderStays,
 	"R21": &mutDrainForever,
 	"R22": &mutRevokeTakenBack,

@@ -50,7 +50,7 @@ const (
 	mutPlanAfterBug       = false // R16
 	mutRecreateRecord     = false // R17
 	mutNoPause            = false // R18
-	mutLeaverPlans        = false // R19
+	mutWaitForLeaver      = false // R19
 	mutFailingLeaderStays = false // R20
 	mutDrainForever       = false // R21
 	mutRevokeTakenBack    = false // R22

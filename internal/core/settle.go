@@ -40,9 +40,7 @@ func (n *Node) death() {
 	if mutNoSuspects || s.open && !mutReevaluate {
 		return
 	}
-	if !s.open {
-		s.open, s.at = true, n.now
-	}
+	s.open, s.at = true, n.now
 	s.suspects = s.suspects[:0]
 	for i := range n.peers {
 		p := &n.peers[i]
@@ -168,7 +166,7 @@ func (n *Node) settled() bool {
 // that one ends, whose place it then takes, or is seen to beat later than any
 // beat that was on its way: then they are two.
 func (n *Node) held(p *peer) bool {
-	if mutNoHeldTwins {
+	if mutNoHeldTwins || mutTakeName {
 		return false
 	}
 	for i := range n.peers {

@@ -26,8 +26,7 @@ func (n *Node) succeed() {
 			n.declare(l, record.Dead)
 		}
 	}
-	gone := n.plan.Leader == 0 || l != nil && (l.absent || l.rec != nil && l.rec.State != record.Live)
-	if !gone {
+	if !n.vacated() {
 		n.vacant = Never
 		return
 	}
@@ -39,6 +38,18 @@ func (n *Node) succeed() {
 	}
 	n.claiming = true
 	n.readPlanSoon()
+}
+
+// vacated: nobody leads, or whom the plan names is on its way out.
+func (n *Node) vacated() bool {
+	if n.plan.Leader == 0 {
+		return true
+	}
+	l := n.peer(n.plan.Leader)
+	if l == nil || l.rec == nil {
+		return l != nil && l.absent
+	}
+	return !l.is(record.Live) && !(mutWaitForLeaver && l.is(record.Leaving))
 }
 
 // place is how long this node waits for those ahead of it in line. Who is ended
@@ -67,9 +78,7 @@ func (n *Node) place() time.Duration {
 // claim makes this node the leader of the plan just read, if nobody else is.
 func (n *Node) claim() {
 	n.claiming = false
-	l := n.peer(n.plan.Leader)
-	gone := n.plan.Leader == 0 || l != nil && (l.absent || l.rec != nil && l.rec.State != record.Live)
-	if n.cause != NotEnded || n.own.state != record.Live || !gone || n.cell.flight != NoVerb || n.Leads() {
+	if n.cause != NotEnded || n.own.state != record.Live || !n.vacated() || n.cell.flight != NoVerb || n.Leads() {
 		return
 	}
 	next := *n.plan.Full()

@@ -331,7 +331,7 @@ func (w *World) firstBatch(h *host) {
 	}
 	var es []core.Entry
 	for _, m := range w.store.members {
-		if h.sees(&m) {
+		if h.sees(&m) && (h.hides == "" || m.Member.Name != h.hides) {
 			es = append(es, m)
 		}
 	}
