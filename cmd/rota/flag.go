@@ -142,6 +142,7 @@ var faultWords = map[string]string{
 	"drop-watch":   "noise: watches miss something",
 	"late-effect":  "noise: an effect reaches its sink late",
 	"slow-net":     "noise: the network is slow at times",
+	"slow-start":   "noise: the source takes its time to confirm a start",
 }
 
 // completeFaults completes the last name of a list.

@@ -70,9 +70,13 @@ func met(s *sheet, m *sim.Marks) {
 // violations lists the broken promises, each with the command that shows it.
 func (f *simFlags) violations(s *sheet, all []sim.Failure) {
 	fmt.Fprintf(s, "violations: %d\n", len(all))
-	for _, v := range all {
+	const most = 10
+	for _, v := range all[:min(most, len(all))] {
 		text, _, _ := strings.Cut(v.Text, "\n") // a bug brings its stack, the replay shows it
 		fmt.Fprintf(s, "  seed %d breaks %s%s\n    %s\n    %s\n", v.Seed, v.Invariant, meaning(v.Invariant), text, f.replayCommand(v.Seed))
+	}
+	if more := len(all) - most; more > 0 {
+		fmt.Fprintf(s, "  and %d more, which -o json lists\n", more)
 	}
 }
 

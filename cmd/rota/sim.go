@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/sim"
@@ -85,30 +87,36 @@ func (f *simFlags) again(stdout io.Writer) error {
 	out := bufio.NewWriter(stdout)
 	fmt.Fprintf(out, "schedule %d: %s, %s\n", f.replay, f.size(), f.kinds())
 	res := sim.Replay(f.options(), f.replay, func(line string) { fmt.Fprintln(out, line) })
+	violations := 0
 	if v := res.Violation; v != nil {
-		fmt.Fprintf(out, "violation after %s: %s%s\n  %s\n", time.Duration(v.At), v.Invariant, meaning(v.Invariant), v.Text)
+		violations = 1
+		fmt.Fprintf(out, "violations: 1\n  after %.3f s it breaks %s%s\n    %s\n", time.Duration(v.At).Seconds(), v.Invariant, meaning(v.Invariant), v.Text)
 	} else {
-		fmt.Fprintf(out, "violations: 0, in %s and %s\n", count(res.Steps, "step"), count(res.Faults, "fault"))
+		fmt.Fprintf(out, "violations: 0 in %s and %s\n", count(res.Steps, "step"), count(res.Faults, "fault"))
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if res.Violation != nil {
-		return silentExit(exitFailed)
-	}
-	return nil
+	return verdict(violations, false)
 }
 
 // batch plays schedules and prints what they came to.
 func (f *simFlags) batch(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	r := playWithBar(ctx, sim.Batch{Options: f.options(), Schedules: f.schedules, Seed: f.seed, Cores: f.cores}, cmd.ErrOrStderr())
+	// Cores find them in any order; the same run should print the same.
+	slices.SortFunc(r.Violations, func(a, b sim.Failure) int { return cmp.Compare(a.Seed, b.Seed) })
 	interrupted := ctx.Err() != nil && r.Schedules < f.schedules
 	if err := f.print(cmd.OutOrStdout(), r, interrupted); err != nil {
 		return err
 	}
+	return verdict(len(r.Violations), interrupted)
+}
+
+// verdict is the exit code. A broken promise stays broken, interrupted or not.
+func verdict(violations int, interrupted bool) error {
 	switch {
-	case len(r.Violations) > 0:
+	case violations > 0:
 		return silentExit(exitFailed)
 	case interrupted:
 		return silentExit(exitInterrupted)

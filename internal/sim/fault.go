@@ -43,13 +43,14 @@ const (
 	DropWatch
 	LateEffect
 	SlowNet
+	SlowStart // the source takes its time to confirm a start
 	numFaults
 )
 
 var faultNames = [numFaults]string{
 	"crash", "crash-leader", "crash-two", "pause", "suspend", "cut", "cut-out", "cut-in", "stall", "roll-plan", "roll-all",
 	"slow", "hung", "stubborn", "source-fails", "depart", "twin", "order", "gap", "jump", "prove", "bad-listing",
-	"lose-request", "lose-answer", "repeat", "late", "drop-watch", "late-effect", "slow-net",
+	"lose-request", "lose-answer", "repeat", "late", "drop-watch", "late-effect", "slow-net", "slow-start",
 }
 
 func (f Fault) String() string { return faultNames[f] }
@@ -76,8 +77,8 @@ type fault struct {
 
 // noise is the weather between a member and the store: chances in 65536.
 type noise struct {
-	loseRequest, loseAnswer, repeat, late, dropWatch, lateEffect, slowNet uint32
-	net                                                                   int64
+	loseRequest, loseAnswer, repeat, late, dropWatch, lateEffect, slowNet, slowStart uint32
+	net                                                                              int64
 }
 
 // source is what the broker lists.
@@ -335,6 +336,12 @@ func (w *World) swarm() {
 	}
 	c.Orphan = time.Duration(r.IntN(3)) * 2 * time.Second
 	c.Fresh = r.IntN(4) != 0
+	c.Keep = 10 * time.Minute
+	if r.IntN(4) == 0 {
+		c.Keep = 3 * time.Second
+	}
+	c.Stuck = time.Duration(1+r.IntN(4)) * time.Second
+	o.noise.slowStart = some(SlowStart, 20)
 	for i, h := range w.hosts {
 		h.rate = int64(r.IntN(20001)) - 10000
 		h.base = int64(r.Uint32())
@@ -347,10 +354,8 @@ func (w *World) swarm() {
 // drawFaults picks a few kinds and strikes with them, at least three times.
 func (w *World) drawFaults() {
 	o, r := &w.opt, w.rng
-	o.faults = o.faults[:0]
-	var kinds [5]Fault
-	k := 1 + r.IntN(len(kinds))
-	for i := range k {
+	o.faults, o.kinds = o.faults[:0], o.kinds[:0]
+	for range 1 + r.IntN(5) {
 		for {
 			f := Fault(r.IntN(int(LoseRequest)))
 			// A rollback takes most promises away, so it is rare.
@@ -358,19 +363,23 @@ func (w *World) drawFaults() {
 				continue
 			}
 			if o.allows(f) {
-				kinds[i] = f
+				o.kinds = append(o.kinds, f)
 				break
 			}
 		}
 	}
-	n := 4 + r.IntN(4)
-	for range n {
-		o.faults = append(o.faults, fault{
-			kind: kinds[r.IntN(k)],
-			at:   w.span(ms(300), o.horizon-ms(500)),
-			long: w.span(ms(200), ms(9000)),
-			pick: r.Uint32(),
-			more: r.Uint32(),
-		})
+	for range 4 + r.IntN(4) {
+		f := w.drawFault(o.kinds)
+		f.at = w.span(ms(300), o.horizon-ms(500))
+		o.faults = append(o.faults, f)
+	}
+}
+
+func (w *World) drawFault(kinds []Fault) fault {
+	return fault{
+		kind: kinds[w.rng.IntN(len(kinds))],
+		long: w.span(ms(200), ms(9000)),
+		pick: w.rng.Uint32(),
+		more: w.rng.Uint32(),
 	}
 }

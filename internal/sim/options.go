@@ -21,6 +21,7 @@ type Options struct {
 
 	noise      noise
 	faults     []fault
+	kinds      []Fault // that this schedule draws from
 	horizon    int64
 	joinSpread int64
 	listing    []record.Partition

@@ -172,6 +172,12 @@ type Result struct {
 	Violation *check.Violation
 }
 
+// What a schedule must have had, at least, to count.
+const (
+	leastSteps  = 100
+	leastFaults = 3
+)
+
 // Run plays one schedule: chance and faults first, with safety checked after
 // every step; then the weather clears and everything has to come to rest.
 func (w *World) Run(seed uint64) Result {
@@ -187,9 +193,19 @@ func (w *World) Run(seed uint64) Result {
 		w.push(f.at, item{kind: evFault, fault: f})
 	}
 	w.until(w.opt.horizon)
+	for w.bad == nil && w.stats.LiveFaults < leastFaults { // some met nobody alive
+		if w.pick(0) == nil {
+			w.join(w.hosts[0])
+		}
+		w.until(w.now + ms(500))
+		w.strike(w.drawFault(w.opt.kinds))
+	}
 	if w.bad == nil {
 		w.heal()
 		w.rest()
+	}
+	for w.bad == nil && w.stats.Steps < leastSteps { // peace is checked too
+		w.until(w.now + ms(1000))
 	}
 	return Result{Seed: seed, Steps: w.stats.Steps, Faults: w.stats.LiveFaults, Violation: w.bad}
 }

@@ -75,7 +75,11 @@ func (w *World) note(h *host, a *core.Action) {
 	case core.NoteEvicted:
 		w.marks.Evicted++
 	case core.NoteDead:
-		w.marks.Declared++
+		if c := w.store.cell(core.Key{Cell: core.MemberCell, Session: a.Who}); c != nil && c.Member != nil && c.Member.Proof {
+			w.marks.Proven++
+		} else {
+			w.marks.Declared++
+		}
 	case core.NoteReturned:
 		w.marks.Returned++
 	case core.NoteCleared:

@@ -294,6 +294,9 @@ func (w *World) startRun(h *host, a *core.Action) {
 	w.sayRun(h, "starts", a.Name, a.Token)
 	w.judge(check.Event{Kind: check.Start, Who: h.who, Part: part, Token: a.Token})
 	at := w.now + w.delay(h)
+	if w.chance(w.opt.noise.slowStart) {
+		at += w.span(ms(200), ms(6000))
+	}
 	if !h.fails {
 		w.push(at, item{kind: evStarted, host: h, epoch: h.epoch, run: r})
 	} else {
