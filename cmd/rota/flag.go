@@ -150,7 +150,7 @@ func completeFaults(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 	have := typed[:strings.LastIndex(typed, ",")+1]
 	var lists []string
 	for _, name := range sim.FaultNames() {
-		if !slices.Contains(strings.Split(have, ","), name) {
+		if strings.HasPrefix(have+name, typed) && !slices.Contains(strings.Split(have, ","), name) {
 			lists = append(lists, have+name)
 		}
 	}

@@ -36,8 +36,8 @@ func TestWrongFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{"sim 7", `unknown command "7" for "rota sim"`},
 		{"up --members 65", `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
-		{"up --for -1s", `--for "-1s": want a time such as 30s or 2m; 0 is never; see rota up --help`},
-		{"up --for 30", `--for "30": want a time such as 30s or 2m; 0 is never; see rota up --help`},
+		{"up --for -1s", `--for "-1s": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
+		{"up --for 30", `--for "30": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
 	} {
 		code, stdout, stderr := rota(t.Context(), c.args)
 		if code != exitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {

@@ -44,7 +44,7 @@ On a terminal you can type commands meanwhile: help lists them.`,
 	}
 	cmd.Flags().SortFlags = false
 	sizeFlags(cmd, &members, &partitions)
-	cmd.Flags().Var((*timeSpan)(&length), "for", "end after this `time`, such as 30s; 0 is never")
+	cmd.Flags().Var((*timeSpan)(&length), "for", "end after this `time`, such as 30s; 0 is not before Ctrl-C (default 0)")
 	return cmd
 }
 
@@ -479,13 +479,19 @@ func lines(ctx context.Context, in io.Reader) <-chan string {
 // timeSpan is a duration that is not negative.
 type timeSpan time.Duration
 
-func (t *timeSpan) String() string { return time.Duration(*t).String() }
-func (t *timeSpan) Type() string   { return "time" }
+func (t *timeSpan) String() string {
+	if *t == 0 {
+		return "0" // help leaves it out
+	}
+	return time.Duration(*t).String()
+}
+
+func (t *timeSpan) Type() string { return "time" }
 
 func (t *timeSpan) Set(v string) error {
 	d, err := time.ParseDuration(v)
 	if err != nil || d < 0 {
-		return fmt.Errorf("want a time such as 30s or 2m; 0 is never")
+		return fmt.Errorf("want a time such as 30s or 2m; 0 is not before Ctrl-C")
 	}
 	*t = timeSpan(d)
 	return nil

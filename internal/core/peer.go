@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -46,7 +45,17 @@ func (p *peer) over() bool {
 }
 
 func (n *Node) findPeer(s record.Session) (int, bool) {
-	return slices.BinarySearchFunc(n.peers, s, func(p peer, s record.Session) int { return cmp.Compare(p.session, s) })
+	// By hand: a peer is too large to be copied for every comparison.
+	lo, hi := 0, len(n.peers)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if n.peers[mid].session < s {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(n.peers) && n.peers[lo].session == s
 }
 
 // peer returns what is known of s, or nil. The pointer is good until the next

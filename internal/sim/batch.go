@@ -58,6 +58,8 @@ func (b Batch) Play(ctx context.Context) Report {
 	if b.Most == 0 {
 		b.Most = 10
 	}
+	// A world throws much away and keeps little: collect seldom.
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	p := &playing{b: b, began: time.Now()}
 	p.total = Report{Cores: b.Cores, Seed: b.Seed, Members: b.Members, Partitions: b.Partitions,
 		MinSteps: -1, MinLiveFaults: -1, Faults: map[string]int{}, Violations: []Failure{}}

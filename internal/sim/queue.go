@@ -92,7 +92,8 @@ func (w *World) push(at int64, it item) {
 	}
 }
 
-func (q *queue) pop() (int64, item) {
+// pop takes the earliest item out and copies it to it.
+func (q *queue) pop(it *item) int64 {
 	h := q.heap
 	top := h[0]
 	n := len(h) - 1
@@ -113,7 +114,7 @@ func (q *queue) pop() (int64, item) {
 		i = c
 	}
 	q.heap = h
-	it := q.pool[top.ref]
+	*it = q.pool[top.ref]
 	q.free = append(q.free, top.ref)
-	return top.at, it
+	return top.at
 }

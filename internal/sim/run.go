@@ -16,8 +16,8 @@ func (w *World) step() bool {
 	if len(w.queue.heap) == 0 {
 		return false
 	}
-	at, it := w.queue.pop()
-	w.now = max(w.now, at)
+	it := &w.cur
+	w.now = max(w.now, w.queue.pop(it))
 	h := it.host
 	if h == nil || it.kind == evApply || it.kind == evLand || it.kind == evRestart || it.kind == evResume {
 		w.happen(h, it)
@@ -27,24 +27,24 @@ func (w *World) step() bool {
 		return true
 	}
 	if h.paused {
-		h.held = append(h.held, held{it})
+		h.held = append(h.held, held{*it})
 		return true
 	}
 	w.happen(h, it)
 	return true
 }
 
-func (w *World) happen(h *host, it item) {
+func (w *World) happen(h *host, it *item) {
 	switch it.kind {
 	case evTick:
 		if h.tick <= w.now {
 			h.tick = int64(core.Never)
 		}
-		w.deliver(h, core.Event{Kind: core.Tick})
+		w.deliver(h, &core.Event{Kind: core.Tick})
 	case evCore:
-		w.deliver(h, it.ev)
+		w.deliver(h, &it.ev)
 	case evApply:
-		w.apply(it)
+		w.apply(*it)
 	case evAnswer:
 		w.answered(it)
 	case evSeen:
@@ -52,19 +52,20 @@ func (w *World) happen(h *host, it item) {
 			w.stats.Faults[DropWatch]++
 			return
 		}
-		w.deliver(h, it.ev)
+		w.deliver(h, &it.ev)
 	case evListing:
-		w.deliver(h, w.listing())
+		ev := w.listing()
+		w.deliver(h, &ev)
 	case evStarted:
 		if h.find(it.run) >= 0 {
-			w.deliver(h, core.Event{Kind: core.Started, ID: it.run.id, Token: it.run.token})
+			w.deliver(h, &core.Event{Kind: core.Started, ID: it.run.id, Token: it.run.token})
 		}
 	case evStopped:
 		w.stopped(h, it.run, core.Stopped)
 	case evGaveUp:
 		w.stopped(h, it.run, core.GivenUp)
 	case evWork, evSend, evLand:
-		w.effect(h, it)
+		w.effect(h, *it)
 	case evFault:
 		w.strike(it.fault)
 	case evRestart:

@@ -1,48 +1,71 @@
 package sim
 
 import (
-	"fmt"
-	"os"
-	"strconv"
+	"context"
+	"reflect"
 	"testing"
 )
 
-func TestQuick(t *testing.T) {
-	w := New(Options{Members: 4, Partitions: 6})
-	n := 2000
-	if s := os.Getenv("N"); s != "" {
-		n, _ = strconv.Atoi(s)
+// TestSchedules plays a short batch; `rota sim` plays long ones.
+func TestSchedules(t *testing.T) {
+	n := 20_000
+	if testing.Short() {
+		n = 2_000
 	}
-	minSteps, minFaults, total := 1<<30, 1<<30, 0
-	bad := map[string][]uint64{}
-	for seed := range uint64(n) {
-		r := w.Run(seed)
-		total += r.Steps
-		if r.Violation != nil {
-			k := r.Violation.Invariant
-			bad[k] = append(bad[k], seed)
-			if len(bad[k]) < 4 {
-				t.Errorf("seed %d: %v", seed, r.Violation)
-			}
-			continue
+	r := Batch{Options: Options{Members: 4, Partitions: 6}, Schedules: n, Seed: 1}.Play(context.Background())
+	for _, v := range r.Violations {
+		t.Errorf("seed %d: %s: %s", v.Seed, v.Invariant, v.Text)
+	}
+	if r.Schedules != n || r.MinSteps < leastSteps || r.MinLiveFaults < leastFaults {
+		t.Errorf("%d schedules, the shortest of %d steps, the calmest with %d faults", r.Schedules, r.MinSteps, r.MinLiveFaults)
+	}
+	// Silence means little where nothing happened.
+	m := reflect.ValueOf(r.Marks)
+	for i := range m.NumField() {
+		if m.Field(i).Int() == 0 {
+			t.Errorf("no schedule met the situation %q", m.Type().Field(i).Name)
 		}
-		minSteps, minFaults = min(minSteps, r.Steps), min(minFaults, r.Faults)
 	}
-	for k, v := range bad {
-		t.Errorf("%s: %d of %d, first %v", k, len(v), n, v[:min(8, len(v))])
-	}
-	t.Logf("avg steps %d min steps %d min faults %d marks %+v", total/n, minSteps, minFaults, w.Marks())
+	t.Logf("%.0f schedules and %.0f steps per second", r.SchedulesPerS, r.StepsPerS)
 }
 
-func TestTrace(t *testing.T) {
-	s := os.Getenv("SEED")
-	if s == "" {
-		t.Skip()
+// TestSameSeedSameRun: a run is its seed.
+func TestSameSeedSameRun(t *testing.T) {
+	o := Options{Members: 4, Partitions: 6}
+	for seed := range uint64(50) {
+		var a, b []string
+		ra := Replay(o, seed, func(l string) { a = append(a, l) })
+		rb := Replay(o, seed, func(l string) { b = append(b, l) })
+		if !reflect.DeepEqual(a, b) || ra.Steps != rb.Steps || len(a) == 0 {
+			t.Fatalf("seed %d played twice gives two runs", seed)
+		}
 	}
-	seed, _ := strconv.ParseUint(s, 10, 64)
+	// What a world played before leaves no trace in what it plays next.
+	w := New(o)
+	w.Play(1)
+	if got, want := w.Play(7).Steps, New(o).Play(7).Steps; got != want {
+		t.Errorf("seed 7 takes %d steps after seed 1, %d alone", got, want)
+	}
+}
+
+func TestMarksAddAllFields(t *testing.T) {
+	var m, sum Marks
+	v := reflect.ValueOf(&m).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetInt(int64(i + 1))
+	}
+	sum.add(&m)
+	if sum != m {
+		t.Errorf("add forgets a field: %+v", sum)
+	}
+}
+
+func BenchmarkSchedule(b *testing.B) {
 	w := New(Options{Members: 4, Partitions: 6})
-	w.log = func(a int64, line string) { fmt.Println(at(a), line) }
-	r := w.Run(seed)
-	fmt.Printf("%+v\n", w.opt.noise)
-	fmt.Println(r.Violation)
+	steps := 0
+	for seed := uint64(0); b.Loop(); seed++ {
+		steps += w.Play(seed).Steps
+	}
+	b.ReportMetric(float64(steps)/b.Elapsed().Seconds(), "steps/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
 }

@@ -126,14 +126,14 @@ func (w *World) apply(it item) {
 }
 
 // answered gives an answer to its caller, once.
-func (w *World) answered(it item) {
+func (w *World) answered(it *item) {
 	h := it.host
 	i := slices.IndexFunc(h.calls, func(c call) bool { return c.id == it.call })
 	if i < 0 {
 		return // it stopped waiting, or has had it
 	}
 	h.calls = append(h.calls[:i], h.calls[i+1:]...)
-	w.deliver(h, it.ev)
+	w.deliver(h, &it.ev)
 }
 
 func (w *World) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core.Rev) {

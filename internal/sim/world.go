@@ -20,7 +20,8 @@ type World struct {
 	rng    *rand.Rand
 	pcg    rand.PCG
 	now    int64 // true time, ns; no member knows it
-	queue  queue
+	queue   queue
+	cur    item // the one that happens now
 	store  store
 	hosts  []*host
 	names  []string // partitions by number
@@ -168,7 +169,7 @@ func (w *World) join(h *host) {
 	if w.hear == nil {
 		w.say(h, "starts")
 	}
-	w.deliver(h, core.Event{Kind: core.Begin})
+	w.deliver(h, &core.Event{Kind: core.Begin})
 }
 
 // session draws a session id. Without chance they are numbered, so that
@@ -196,12 +197,12 @@ func (w *World) kill(h *host) {
 }
 
 // deliver steps the host's node with ev and does what it says.
-func (w *World) deliver(h *host, ev core.Event) {
+func (w *World) deliver(h *host, ev *core.Event) {
 	if !h.up {
 		return
 	}
 	w.stats.Steps++
-	acts := h.node.Step(h.local(w.now), ev)
+	acts := h.node.Step(h.local(w.now), *ev)
 	if l := h.node.Lease(); l != h.lease {
 		h.lease = l
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(l)})
@@ -339,7 +340,7 @@ func (w *World) stopped(h *host, r hrun, kind core.Kind) {
 	h.runs = append(h.runs[:i], h.runs[i+1:]...)
 	w.sayRun(h, "stops", w.names[r.part], r.token)
 	w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: r.part, Token: r.token})
-	w.deliver(h, core.Event{Kind: kind, ID: r.id, Token: r.token, Text: "the source failed"})
+	w.deliver(h, &core.Event{Kind: kind, ID: r.id, Token: r.token, Text: "the source failed"})
 }
 
 // find looks for this very start of a run.
