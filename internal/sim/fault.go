@@ -344,7 +344,7 @@ func (w *World) swarm() {
 	o.noise.slowStart = some(SlowStart, 20)
 	for i, h := range w.hosts {
 		h.rate = int64(r.IntN(20001)) - 10000
-		h.base = int64(r.Uint32())
+		h.base = int64(r.Uint32()) + w.shift
 		h.name = memberName(i)
 	}
 	o.horizon = ms(7000 + int64(r.IntN(6000)))

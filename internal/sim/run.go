@@ -321,7 +321,8 @@ func (w *World) reset(seed uint64) {
 	for i, h := range w.hosts {
 		*h = host{name: h.name, index: i, runs: h.runs[:0], calls: h.calls[:0], held: h.held[:0]}
 	}
-	w.minute = 1000
+	w.minute = 1000 + w.firstMinute
+	w.store.rev = w.firstRev
 }
 
 // chance is true with probability p in 65536.

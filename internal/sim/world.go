@@ -20,7 +20,7 @@ type World struct {
 	rng    *rand.Rand
 	pcg    rand.PCG
 	now    int64 // true time, ns; no member knows it
-	queue   queue
+	queue  queue
 	cur    item // the one that happens now
 	store  store
 	hosts  []*host
@@ -37,6 +37,13 @@ type World struct {
 	aloft  []item // effects that a play has not let land yet
 	chunk  []core.Entry
 	seed   uint64
+	tap    func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
+
+	// Where clocks, revisions and incarnations begin: must make no difference.
+	shift       int64
+	firstRev    core.Rev
+	firstMinute uint32
+
 	marks  *Marks
 	minute uint32
 	source source
@@ -202,6 +209,9 @@ func (w *World) deliver(h *host, ev *core.Event) {
 		return
 	}
 	w.stats.Steps++
+	if w.tap != nil {
+		w.tap(h.node, h.local(w.now), ev)
+	}
 	acts := h.node.Step(h.local(w.now), *ev)
 	if l := h.node.Lease(); l != h.lease {
 		h.lease = l

@@ -1,0 +1,592 @@
+package core
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// Clone returns a node that goes its own way from here. Records are shared:
+// nobody changes them.
+func (n *Node) Clone() *Node {
+	c := *n
+	c.out = nil
+	c.own.sent = slices.Clone(n.own.sent)
+	c.runs = slices.Clone(n.runs)
+	c.gaveUp = slices.Clone(n.gaveUp)
+	c.mine = slices.Clone(n.mine)
+	c.peers = slices.Clone(n.peers)
+	l := &c.lead
+	l.settle.suspects = slices.Clone(l.settle.suspects)
+	l.missed = slices.Clone(l.missed)
+	l.waits = slices.Clone(l.waits)
+	l.graces = slices.Clone(l.graces)
+	l.bugLive = slices.Clone(l.bugLive)
+	l.planner, l.scratch = plan.Planner{}, scratch{}
+	return &c
+}
+
+// Ranks renames numbers that are only compared, so that states which differ in
+// nothing else become the same state: generations, tokens and sequence numbers
+// keep their order and which of them follow directly on each other (a writer
+// takes the next one); revisions, write ids and the like keep only which are
+// equal. Collect from everything that shares the numbers, then Settle, then
+// append.
+type Ranks struct {
+	order map[domain][]uint64
+	rank  map[domain]map[uint64]uint64
+	alike map[domain]map[uint64]uint64
+	done  bool
+}
+
+// A domain is a set of numbers that are compared with each other.
+type domain struct {
+	kind byte
+	of   uint64
+}
+
+// NewRanks returns ranks that have collected nothing.
+func NewRanks() *Ranks {
+	return &Ranks{order: map[domain][]uint64{}, rank: map[domain]map[uint64]uint64{}, alike: map[domain]map[uint64]uint64{}}
+}
+
+// Settle ends the collecting. Neighbours stay neighbours; any wider gap becomes
+// a gap of two. Zero stays zero.
+func (r *Ranks) Settle() {
+	for d, all := range r.order {
+		slices.Sort(all)
+		ranks := map[uint64]uint64{0: 0}
+		last, rank := uint64(0), uint64(0)
+		for _, v := range all {
+			if v != last {
+				rank += min(v-last, 2)
+				last = v
+				ranks[v] = rank
+			}
+		}
+		r.rank[d] = ranks
+	}
+	r.done = true
+}
+
+// An encoder walks over a state twice: once to collect numbers, once to write.
+type encoder struct {
+	dst []byte
+	now Time
+	r   *Ranks
+}
+
+func (e *encoder) num(v uint64) {
+	if e.r.done {
+		e.dst = binary.AppendUvarint(e.dst, v)
+	}
+}
+
+func (e *encoder) flag(v bool) {
+	if v {
+		e.num(1)
+	} else {
+		e.num(0)
+	}
+}
+
+func (e *encoder) str(s string) {
+	if e.r.done {
+		e.num(uint64(len(s)))
+		e.dst = append(e.dst, s...)
+	}
+}
+
+// ranked writes a number whose order matters.
+func (e *encoder) ranked(kind byte, of, v uint64) {
+	d := domain{kind, of}
+	if !e.r.done {
+		e.r.order[d] = append(e.r.order[d], v)
+		return
+	}
+	e.num(e.r.rank[d][v])
+}
+
+// named writes a number of which only equality matters.
+func (e *encoder) named(kind byte, of, v uint64) {
+	if !e.r.done {
+		return
+	}
+	d := domain{kind, of}
+	m := e.r.alike[d]
+	if m == nil {
+		m = map[uint64]uint64{0: 0}
+		e.r.alike[d] = m
+	}
+	if _, ok := m[v]; !ok {
+		m[v] = uint64(len(m))
+	}
+	e.num(m[v])
+}
+
+// until writes a deadline: how far off it is, nothing more once it has passed.
+func (e *encoder) until(t Time) {
+	if t == Never {
+		e.num(0)
+		return
+	}
+	e.num(1 + uint64(max(t-e.now, 0)))
+}
+
+// since writes an instant in the past: its age, nothing more once it is older
+// than whatever it is compared with.
+func (e *encoder) since(t Time, most time.Duration) {
+	if t == Never {
+		e.num(0)
+		return
+	}
+	if t > e.now { // the end of a lease, for one, may be ahead
+		e.num(1<<62 | uint64(t-e.now))
+		return
+	}
+	e.num(1 + uint64(min(e.now-t, Time(most))))
+}
+
+func (e *encoder) gen(v uint64)                   { e.ranked('g', 0, v) }
+func (e *encoder) inc(v uint32)                   { e.ranked('i', 0, uint64(v)) }
+func (e *encoder) seq(s record.Session, v uint64) { e.ranked('s', uint64(s), v) }
+func (e *encoder) rev(k Key, v Rev)               { e.named('r'+byte(k.Cell), uint64(k.Session), uint64(v)) }
+func (e *encoder) session(s record.Session)       { e.num(uint64(s)) }
+
+func (e *encoder) token(id record.ID, t record.Token) {
+	e.inc(t.Incarnation())
+	e.ranked('t', uint64(id), uint64(t.Counter()))
+}
+
+// AppendState appends the canonical encoding of n to dst: all that can make a
+// difference to what n will do, and nothing else. Times are relative to now and
+// numbers renamed, with r if it has been settled over everything that shares
+// them, or over n alone if r is nil.
+func (n *Node) AppendState(dst []byte, r *Ranks) []byte {
+	if r == nil {
+		r = NewRanks()
+		n.Collect(r)
+		r.Settle()
+	}
+	e := &encoder{dst: dst, now: n.now, r: r}
+	n.encode(e)
+	return e.dst
+}
+
+// Collect adds the numbers in n to r.
+func (n *Node) Collect(r *Ranks) { n.encode(&encoder{now: n.now, r: r}) }
+
+func (n *Node) encode(e *encoder) {
+	e.num(uint64(n.cause))
+	e.flag(n.ended)
+	if n.ended {
+		return
+	}
+	n.encodeOwn(e)
+	n.encodeRuns(e)
+	n.encodePlan(e)
+	e.num(uint64(len(n.peers)))
+	for i := range n.peers {
+		n.encodePeer(e, &n.peers[i])
+	}
+	e.flag(n.watch.All)
+	e.flag(n.watch.Orders)
+	e.session(n.watch.Leader)
+	e.flag(n.all)
+	e.cell(&n.list, Key{Cell: MemberCell})
+	e.until(n.listPoll)
+	e.since(n.vacant, 2*time.Second)
+	e.flag(n.claiming)
+	n.encodeLead(e)
+}
+
+func (n *Node) encodeOwn(e *encoder) {
+	o, me := &n.own, n.cfg.Session
+	e.num(uint64(o.state))
+	e.rev(n.myKey(), o.rev)
+	e.seq(me, o.seq)
+	e.seq(me, o.known)
+	e.num(uint64(len(o.sent)))
+	for _, b := range o.sent {
+		e.seq(me, b.seq)
+		// What counts is where the lease would end, and only if that is later.
+		e.num(uint64(max(b.at.Add(n.cfg.Lease), o.lease) - o.lease))
+	}
+	e.since(o.lease, n.cfg.Orphan)
+	e.num(uint64(o.flight))
+	e.member(o.put)
+	e.flag(o.reread)
+	e.flag(o.dirty)
+	e.flag(o.missing)
+	e.until(o.due)
+	e.until(o.wait)
+	if o.known == 0 {
+		e.since(n.born, n.cfg.Lease+n.cfg.Orphan)
+	}
+	e.until(n.endBy)
+	e.since(n.leaving, n.cfg.Leave)
+	for _, f := range [...]bool{n.returning, n.selfStop, n.closed, n.closing, n.lapsed, n.recheck, n.aborted, n.bump, n.creates} {
+		e.flag(f)
+	}
+	e.str(n.server)
+}
+
+func (n *Node) encodeRuns(e *encoder) {
+	e.num(uint64(len(n.runs)))
+	for i := range n.runs {
+		r := &n.runs[i]
+		e.num(uint64(r.id))
+		e.token(r.id, r.token)
+		e.num(uint64(r.phase))
+		e.flag(r.cancelled)
+		if r.phase == stopping {
+			e.since(r.since, n.cfg.Drain)
+		}
+	}
+	e.gaveUp(n.gaveUp)
+	e.num(uint64(len(n.mine)))
+	for i := range n.mine {
+		e.num(uint64(n.mine[i].ID))
+		e.row(n.mine[i].ID, &n.mine[i].Row)
+	}
+}
+
+func (n *Node) encodePlan(e *encoder) {
+	e.plan(n.plan)
+	e.cell(&n.cell.cell, Key{Cell: PlanCell})
+	e.plan(n.cell.put)
+	e.plan(n.cell.known)
+	e.flag(n.cell.doubt)
+	e.since(n.cell.fails, wait(n.cfg.Lease))
+	e.inc(n.ackInc)
+	e.gen(n.ackGen)
+	e.inc(n.inc)
+	e.until(n.poll)
+	e.roster(n.roster)
+	e.roster(n.rosterPut)
+	e.cell(&n.rosterCell, Key{Cell: RosterCell})
+	e.orders(n.orders)
+	e.cell(&n.ordersCell, Key{Cell: OrdersCell})
+	// n.writes makes write ids, which are only compared for equality: any other
+	// count would make other ids and no other difference.
+}
+
+func (n *Node) encodePeer(e *encoder, p *peer) {
+	e.session(p.session)
+	e.member(p.rec)
+	e.rev(Key{MemberCell, p.session}, p.rev)
+	most := wait(n.cfg.Lease) + 2*time.Second
+	if p.rec != nil {
+		most = max(most, wait(p.rec.Lease)+2*time.Second)
+	}
+	// While somebody waits to be told apart from its namesake, first sights and
+	// last beats are compared with each other, however old.
+	if n.someHeld() || n.cfg.Return > 0 {
+		most = time.Duration(Never)
+	}
+	e.since(p.at, most)
+	e.since(p.first, most)
+	e.flag(p.heard)
+	e.num(uint64(p.flight))
+	e.member(p.put)
+	e.flag(p.reread)
+	e.seq(p.session, p.floor)
+	e.until(p.wait)
+	e.since(p.ended, max(n.cfg.Keep, n.cfg.Return))
+	e.num(uint64(p.told))
+	e.flag(p.proof)
+	e.flag(p.absent)
+	// planned follows from the plan; line means nothing between steps.
+}
+
+// someHeld: two peers of one name, one not told as live yet.
+func (n *Node) someHeld() bool {
+	for i := range n.peers {
+		p := &n.peers[i]
+		if p.rec == nil || p.told != toldNothing || p.planned {
+			continue
+		}
+		for j := range n.peers {
+			if q := &n.peers[j]; i != j && q.rec != nil && q.rec.Name == p.rec.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (n *Node) encodeLead(e *encoder) {
+	l, s := &n.lead, &n.lead.settle
+	e.until(s.quiet)
+	e.since(s.since, n.cfg.SettleMax)
+	e.flag(s.open)
+	if s.open {
+		e.since(s.at, time.Duration(Never))
+	}
+	e.num(uint64(len(s.suspects)))
+	for _, id := range s.suspects {
+		e.session(id)
+	}
+	e.num(uint64(s.why))
+	e.num(uint64(l.tried))
+	for _, f := range [...]bool{l.taking, l.ready, l.gotRoster, l.gotOrders, l.gotList, l.rosterStale, l.listed, l.complete, l.asking, l.bugSeen} {
+		e.flag(f)
+	}
+	if n.plan != nil && n.plan.Hold {
+		e.since(l.since, time.Duration(Never))
+	}
+	e.ranked('v', 'r', l.minRoster)
+	e.num(uint64(len(l.listing)))
+	for i := range l.listing {
+		e.partition(&l.listing[i])
+	}
+	e.num(uint64(len(l.missed)))
+	for _, m := range l.missed {
+		e.num(uint64(m.id))
+		e.num(uint64(m.n))
+	}
+	e.until(l.ask)
+	if n.cfg.Mode == record.Eager {
+		e.since(l.planAt, n.cfg.Lease)
+	}
+	e.num(uint64(len(l.waits)))
+	for _, w := range l.waits {
+		e.num(uint64(w.id))
+		e.gen(w.rev)
+		e.since(w.since, time.Duration(Never))
+		e.flag(w.stuck)
+	}
+	graces := slices.SortedFunc(slices.Values(l.graces), func(a, b grace) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.who, b.who))
+	})
+	e.num(uint64(len(graces)))
+	for _, g := range graces {
+		e.num(uint64(g.id))
+		e.session(g.who)
+		e.until(g.until)
+	}
+	e.num(uint64(len(l.bugLive)))
+	for _, id := range l.bugLive {
+		e.session(id)
+	}
+	e.ranked('v', 'o', l.bugVer)
+}
+
+// The shared records.
+
+func (e *encoder) cell(c *cell, k Key) {
+	e.rev(k, c.rev)
+	e.flag(c.want)
+	e.flag(c.again)
+	e.num(uint64(c.flight))
+	e.until(c.wait)
+	switch k.Cell {
+	case RosterCell:
+		e.ranked('v', 'r', c.floor)
+	case OrdersCell:
+		e.ranked('v', 'o', c.floor)
+	}
+}
+
+func (e *encoder) plan(p *record.Plan) {
+	e.flag(p != nil)
+	if p == nil {
+		return
+	}
+	e.inc(p.Incarnation)
+	e.gen(p.Gen)
+	e.named('w', 0, p.Write)
+	e.gen(p.Decided)
+	e.str(p.Server)
+	e.flag(p.Hold)
+	e.ranked('m', 0, p.Term)
+	e.session(p.Leader)
+	e.ranked('p', 0, p.ID)
+	e.num(uint64(p.Mode))
+	e.ranked('v', 'r', p.Roster)
+	e.ranked('v', 'o', p.Orders)
+	e.num(uint64(len(p.Members)))
+	for _, s := range p.Members {
+		e.session(s)
+	}
+	e.num(uint64(len(p.Returns)))
+	for _, r := range p.Returns {
+		e.str(r.Name)
+		e.num(uint64(r.Count))
+	}
+	e.num(uint64(len(p.Rows)))
+	for i := range p.Rows {
+		e.row(record.ID(i), &p.Rows[i])
+	}
+}
+
+func (e *encoder) row(id record.ID, r *record.Row) {
+	e.num(uint64(r.State))
+	e.num(uint64(r.Reason))
+	e.session(r.Owner)
+	e.session(r.To)
+	e.token(id, r.Token)
+	e.gen(r.Rev)
+}
+
+func (e *encoder) member(m *record.Member) {
+	e.flag(m != nil)
+	if m == nil {
+		return
+	}
+	e.num(uint64(m.State))
+	e.num(uint64(m.Lease))
+	e.num(uint64(m.Beat))
+	e.seq(m.Session, m.Seq)
+	e.inc(m.AckInc)
+	e.gen(m.AckGen)
+	for _, ids := range [...][]record.ID{m.Draining, m.Starting} {
+		e.num(uint64(len(ids)))
+		for _, id := range ids {
+			e.num(uint64(id))
+		}
+	}
+	e.gaveUp(m.GaveUp)
+	e.gen(m.Bug)
+	e.flag(m.Proof)
+	e.flag(m.Returning)
+	e.str(m.Name)
+	e.num(uint64(limit(m)))
+}
+
+func (e *encoder) gaveUp(all []record.GaveUp) {
+	e.num(uint64(len(all)))
+	for _, g := range all {
+		e.num(uint64(g.ID))
+		e.token(g.ID, g.Token)
+	}
+}
+
+func (e *encoder) partition(p *record.Partition) {
+	e.str(p.Name)
+	e.flag(p.Removed)
+	e.num(uint64(len(p.Meta)))
+	for _, m := range p.Meta {
+		e.str(m.Key)
+		e.str(m.Value)
+	}
+}
+
+func (e *encoder) roster(r *record.Roster) {
+	e.flag(r != nil)
+	if r == nil {
+		return
+	}
+	e.ranked('v', 'r', r.Ver)
+	e.num(uint64(len(r.Entries)))
+	for i := range r.Entries {
+		e.partition(&r.Entries[i])
+	}
+}
+
+func (e *encoder) orders(o *record.Orders) {
+	e.flag(o != nil)
+	if o == nil {
+		return
+	}
+	e.ranked('v', 'o', o.Ver)
+	for _, l := range [...][]string{o.Add, o.Remove, o.Pauses, o.Drains} {
+		e.num(uint64(len(l)))
+		for _, s := range l {
+			e.str(s)
+		}
+	}
+	for _, l := range [...][]record.Pin{o.Pins, o.Bans} {
+		e.num(uint64(len(l)))
+		for _, p := range l {
+			e.str(p.Partition)
+			e.str(p.Member)
+		}
+	}
+	e.num(uint64(len(o.Meta)))
+	for _, m := range o.Meta {
+		e.str(m.Partition)
+		for _, p := range m.Pairs {
+			e.str(p.Key)
+			e.str(p.Value)
+		}
+	}
+	e.flag(o.Freeze)
+}
+
+// AppendAction appends the canonical encoding of an action.
+func (a *Action) AppendAction(dst []byte, now Time, r *Ranks) []byte {
+	e := &encoder{dst: dst, now: now, r: r}
+	a.encode(e)
+	return e.dst
+}
+
+// Collect adds the numbers in a to r.
+func (a *Action) Collect(now Time, r *Ranks) { a.encode(&encoder{now: now, r: r}) }
+
+func (a *Action) encode(e *encoder) {
+	e.num(uint64(a.Do))
+	e.num(uint64(a.Verb))
+	e.num(uint64(a.Cause))
+	e.num(uint64(a.Note))
+	e.num(uint64(a.Key.Cell))
+	e.session(a.Key.Session)
+	e.rev(a.Key, a.Prev)
+	e.plan(a.Plan)
+	e.roster(a.Roster)
+	e.member(a.Member)
+	e.num(uint64(a.ID))
+	e.token(a.ID, a.Token)
+	e.str(a.Name)
+	e.session(a.Who)
+	e.num(uint64(a.N))
+	e.num(uint64(a.Why))
+	e.flag(a.Watch.All)
+	e.session(a.Watch.Leader)
+	e.flag(a.Watch.Orders)
+}
+
+// AppendEvent appends the canonical encoding of an event.
+func (ev *Event) AppendEvent(dst []byte, now Time, r *Ranks) []byte {
+	e := &encoder{dst: dst, now: now, r: r}
+	ev.encode(e)
+	return e.dst
+}
+
+// Collect adds the numbers in ev to r.
+func (ev *Event) Collect(now Time, r *Ranks) { ev.encode(&encoder{now: now, r: r}) }
+
+func (ev *Event) encode(e *encoder) {
+	e.num(uint64(ev.Kind))
+	e.num(uint64(ev.Verb))
+	e.num(uint64(ev.Outcome))
+	e.flag(ev.First)
+	e.flag(ev.Flag)
+	e.num(uint64(ev.Key.Cell))
+	e.session(ev.Key.Session)
+	e.rev(ev.Key, ev.Rev)
+	e.num(uint64(len(ev.Entries)))
+	for i := range ev.Entries {
+		x := &ev.Entries[i]
+		e.num(uint64(x.Cell))
+		e.session(x.Session)
+		e.rev(x.Key, x.Rev)
+		e.flag(x.Deleted)
+		e.plan(x.Plan)
+		e.roster(x.Roster)
+		e.orders(x.Orders)
+		e.member(x.Member)
+	}
+	e.num(uint64(ev.ID))
+	e.token(ev.ID, ev.Token)
+	e.session(ev.Session)
+	e.str(ev.Text)
+	e.num(uint64(len(ev.Listing)))
+	for i := range ev.Listing {
+		e.partition(&ev.Listing[i])
+	}
+}
