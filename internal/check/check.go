@@ -21,6 +21,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -70,11 +71,12 @@ func (v *Violation) Error() string { return v.Invariant + ": " + v.Text }
 
 // A Checker takes a history event by event and says when it breaks.
 type Checker struct {
+	Who, Part func(int32) string // names for texts; numbers if nil
+
 	members []member
 	parts   []part
 	blind   int64 // until then only I2 is asked: the store lost writes
 	rolled  bool  // it did, so I3, I4 and I5, which rest on its rows, are not asked again
-	eager   bool
 	plans   int
 	reasons int
 	bursts  []int32
@@ -112,7 +114,7 @@ type row struct {
 
 // Reset makes the checker ready for another history of the given size.
 func (c *Checker) Reset(members, parts int) {
-	*c = Checker{members: resize(c.members, members), parts: c.parts, bursts: c.bursts[:0]}
+	*c = Checker{Who: c.Who, Part: c.Part, members: resize(c.members, members), parts: c.parts, bursts: c.bursts[:0]}
 	for len(c.parts) < parts {
 		c.parts = append(c.parts, part{})
 	}
@@ -171,7 +173,7 @@ func (c *Checker) See(e Event) *Violation {
 		c.change(&e)
 	case Act:
 		if e.At >= c.blind && !c.valid(e.Who, e.At) {
-			c.fail("I1", e.At, "member %d begins an effect on partition %d@%s after the end of its lease", e.Who, e.Part, tok(e.Token))
+			c.fail("I1", e.At, "%s begins an effect on %s@%s after the end of its lease", c.who(e.Who), c.part(e.Part), e.Token)
 		}
 	case Accept:
 		c.accept(&e)
@@ -187,20 +189,40 @@ func (c *Checker) fail(inv string, at int64, format string, args ...any) {
 	}
 }
 
+// who and part are what texts call a member and a partition.
+func (c *Checker) who(n int32) string {
+	if c.Who != nil {
+		return c.Who(n)
+	}
+	return fmt.Sprintf("member %d", n)
+}
+
+func (c *Checker) part(n int32) string {
+	if c.Part != nil {
+		return c.Part(n)
+	}
+	return fmt.Sprintf("partition %d", n)
+}
+
 func (c *Checker) valid(who int32, at int64) bool { return c.members[who].lease > at }
 
 func (c *Checker) start(e *Event) {
 	p := &c.parts[e.Part]
 	c.startOnce(e, p)
+	for _, r := range p.runs {
+		if r.who == e.Who && e.At >= c.blind {
+			c.fail("I7", e.At, "%s starts %s@%s while it still runs @%s", c.who(e.Who), c.part(e.Part), e.Token, r.token)
+		}
+	}
 	p.runs = append(p.runs, started{who: e.Who, token: e.Token})
 	c.exclusive(e, e.Who)
 	// I4, strong form: whoever may act is the owner that the plan names.
-	if !c.rolled && c.valid(e.Who, e.At) {
+	if e.At >= c.blind && c.valid(e.Who, e.At) {
 		switch r := p.row; {
 		case r.state == record.Free:
-			c.fail("I4", e.At, "member %d starts partition %d@%s, which is free", e.Who, e.Part, tok(e.Token))
+			c.fail("I4", e.At, "%s starts %s@%s, which is free", c.who(e.Who), c.part(e.Part), e.Token)
 		case r.owner != e.Who || r.token != e.Token:
-			c.fail("I4", e.At, "member %d starts partition %d@%s, which the plan gives to %d@%s", e.Who, e.Part, tok(e.Token), r.owner, tok(r.token))
+			c.fail("I4", e.At, "%s starts %s@%s, which the plan gives to %s as @%s", c.who(e.Who), c.part(e.Part), e.Token, c.who(r.owner), r.token)
 		}
 	}
 }
@@ -214,7 +236,7 @@ func (c *Checker) startOnce(e *Event, p *part) {
 			continue
 		}
 		if e.At >= c.blind && p.last[i].token == e.Token && p.last[i].resumes >= now.resumes {
-			c.fail("I7", e.At, "member %d starts partition %d@%s twice for one grant", e.Who, e.Part, tok(e.Token))
+			c.fail("I7", e.At, "%s starts %s@%s twice for one grant", c.who(e.Who), c.part(e.Part), e.Token)
 		}
 		p.last[i] = now
 		return
@@ -251,7 +273,7 @@ func (c *Checker) exclusive(e *Event, who int32) {
 		}
 		for _, r := range p.runs {
 			if r.who != who && c.valid(r.who, e.At) {
-				c.fail("I1", e.At, "members %d and %d both run partition %d with a valid lease", r.who, who, i)
+				c.fail("I1", e.At, "%s and %s both run %s with a valid lease", c.who(r.who), c.who(who), c.part(int32(i)))
 				return
 			}
 		}
@@ -271,8 +293,8 @@ func (c *Checker) rowChanged(e *Event) {
 		if !granted {
 			return
 		}
-		if !c.rolled && e.Token <= p.high {
-			c.fail("I3", e.At, "partition %d is granted as %s after %s", e.Part, tok(e.Token), tok(p.high))
+		if e.At >= c.blind && e.Token <= p.high {
+			c.fail("I3", e.At, "%s is granted as @%s after @%s", c.part(e.Part), e.Token, p.high)
 		}
 		p.high = max(p.high, e.Token)
 		c.idle(e, p, "granted") // one write may free and grant: free is never seen then
@@ -285,8 +307,8 @@ func (c *Checker) rowChanged(e *Event) {
 // idle is I4 when a row changes hands: whoever ran it may not act any more.
 func (c *Checker) idle(e *Event, p *part, now string) {
 	for _, r := range p.runs {
-		if !c.rolled && c.valid(r.who, e.At) {
-			c.fail("I4", e.At, "partition %d is %s while member %d runs it with a valid lease", e.Part, now, r.who)
+		if e.At >= c.blind && c.valid(r.who, e.At) {
+			c.fail("I4", e.At, "%s is %s while %s runs it with a valid lease", c.part(e.Part), now, c.who(r.who))
 		}
 	}
 }
@@ -299,7 +321,7 @@ func (c *Checker) barrier(e *Event) {
 	for i := range c.parts {
 		for _, r := range c.parts[i].runs {
 			if c.valid(r.who, e.At) {
-				c.fail("I6", e.At, "partition %d is granted eagerly while member %d still runs %d", e.Part, r.who, i)
+				c.fail("I6", e.At, "%s is granted eagerly while %s still runs %s", c.part(e.Part), c.who(r.who), c.part(int32(i)))
 				return
 			}
 		}
@@ -322,7 +344,6 @@ func (c *Checker) change(e *Event) {
 
 func (c *Checker) planned(e *Event) {
 	c.plans++
-	c.eager = e.Eager
 	if c.plans > c.reasons && !c.rolled {
 		c.fail("I5", e.At, "plan number %d, and only %d reasons for one", c.plans, c.reasons)
 	}
@@ -333,9 +354,9 @@ func (c *Checker) accept(e *Event) {
 	s := &c.parts[e.Part].sink
 	switch {
 	case s.any && e.Token < s.token:
-		c.fail("I2", e.At, "the sink accepted partition %d@%s of member %d after @%s of %d", e.Part, tok(e.Token), e.Who, tok(s.token), s.who)
+		c.fail("I2", e.At, "the sink accepted %s@%s of %s after @%s of %s", c.part(e.Part), e.Token, c.who(e.Who), s.token, c.who(s.who))
 	case s.any && e.Token == s.token && e.Who != s.who:
-		c.fail("I2", e.At, "the sink accepted partition %d@%s from members %d and %d", e.Part, tok(e.Token), s.who, e.Who)
+		c.fail("I2", e.At, "the sink accepted %s@%s from %s and from %s", c.part(e.Part), e.Token, c.who(s.who), c.who(e.Who))
 	}
 	s.any, s.token, s.who = true, e.Token, e.Who
 }
@@ -361,38 +382,27 @@ func (c *Checker) Settled(f Final) *Violation {
 		return nil
 	}
 	for _, m := range f.Live {
-		if !contains(f.Planned, m) {
-			return bad("member %d lives and is not in the plan", m)
+		if !slices.Contains(f.Planned, m) {
+			return bad("%s lives and is not in the plan", c.who(m))
 		}
 	}
 	for _, m := range f.Planned {
-		if !contains(f.Live, m) {
-			return bad("the plan names member %d, which does not live", m)
+		if !slices.Contains(f.Live, m) {
+			return bad("the plan names %s, which does not live", c.who(m))
 		}
 	}
 	for _, id := range f.Parts {
 		p := &c.parts[id]
 		if p.row.state != record.Owned {
-			return bad("partition %d has no owner", id)
+			return bad("%s has no owner", c.part(id))
 		}
 		running := false
 		for _, r := range p.runs {
 			running = running || r.who == p.row.owner && r.token == p.row.token && c.valid(r.who, f.At)
 		}
 		if !running {
-			return bad("partition %d is owned by member %d, which does not run it", id, p.row.owner)
+			return bad("%s is owned by %s, which does not run it", c.part(id), c.who(p.row.owner))
 		}
 	}
 	return nil
 }
-
-func contains(s []int32, v int32) bool {
-	for _, x := range s {
-		if x == v {
-			return true
-		}
-	}
-	return false
-}
-
-func tok(t record.Token) string { return fmt.Sprintf("%d.%d", t.Incarnation(), t.Counter()) }

@@ -185,7 +185,7 @@ func TestAViolationSaysWhoAndWhat(t *testing.T) {
 		want string
 		tell func(h *history)
 	}{
-		{"I1: members 0 and 1 both run partition 2 with a valid lease", func(h *history) {
+		{"I1: member 0 and member 1 both run partition 2 with a valid lease", func(h *history) {
 			h.runs(c1, q2, 1, 10)
 			h.lease(c2, 10)
 			h.start(c2, q2, 1)
@@ -193,15 +193,15 @@ func TestAViolationSaysWhoAndWhat(t *testing.T) {
 		{"I1: member 3 begins an effect on partition 2@0.1 after the end of its lease", func(h *history) {
 			h.act(c4, q2, 1)
 		}},
-		{"I2: the sink accepted partition 1@0.1 of member 0 after @0.2 of 3", func(h *history) {
+		{"I2: the sink accepted partition 1@0.1 of member 0 after @0.2 of member 3", func(h *history) {
 			h.accept(c4, q1, 2)
 			h.accept(c1, q1, 1)
 		}},
-		{"I2: the sink accepted partition 1@0.2 from members 3 and 0", func(h *history) {
+		{"I2: the sink accepted partition 1@0.2 from member 3 and from member 0", func(h *history) {
 			h.accept(c4, q1, 2)
 			h.accept(c1, q1, 2)
 		}},
-		{"I3: partition 1 is granted as 6.9 after 7.2", func(h *history) {
+		{"I3: partition 1 is granted as @6.9 after @7.2", func(h *history) {
 			h.grant(q1, c1, record.MakeToken(7, 2))
 			h.free(q1, record.MakeToken(7, 2))
 			h.grant(q1, c2, record.MakeToken(6, 9))
@@ -210,7 +210,7 @@ func TestAViolationSaysWhoAndWhat(t *testing.T) {
 			h.lease(c3, 10)
 			h.start(c3, q1, 5)
 		}},
-		{"I4: member 2 starts partition 1@0.5, which the plan gives to 3@0.6", func(h *history) {
+		{"I4: member 2 starts partition 1@0.5, which the plan gives to member 3 as @0.6", func(h *history) {
 			h.grant(q1, c4, 6)
 			h.lease(c3, 10)
 			h.start(c3, q1, 5)
@@ -228,7 +228,7 @@ func TestAViolationSaysWhoAndWhat(t *testing.T) {
 			h.plan()
 			h.plan()
 		}},
-		{"I6: partition 1 is granted eagerly while member 2 still runs 0", func(h *history) {
+		{"I6: partition 1 is granted eagerly while member 2 still runs partition 0", func(h *history) {
 			h.runs(c3, q0, 1, 10)
 			h.grantEagerly(q1, c4, 1)
 		}},

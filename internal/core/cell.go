@@ -258,7 +258,7 @@ func (n *Node) bumpPlan(ev *Event) {
 	next.Hold = !mutNoHold
 	next.Incarnation = seen + 1
 	if ev.Outcome == NotFound {
-		next.Incarnation = max(seen+1, n.cfg.Minute)
+		next.Incarnation = max(seen+1, n.cfg.Era)
 	}
 	n.putPlan(next, prev)
 }

@@ -57,7 +57,7 @@ type Config struct {
 	Timing
 	Fresh    bool           // the store is known to be new: no hold at creation
 	Volatile bool           // the store may lose acknowledged writes (class C)
-	Minute   uint32         // wall clock in Unix minutes, for a new incarnation
+	Era      uint32         // wall clock in units of 4 s since 1970: a new store's incarnation
 	Hash     uint32         // of the session: spreads late claimants
 	Self     *record.Member // host, labels and the like; copied into every record
 }

@@ -316,14 +316,14 @@ func (d *draft) replan(why Why) {
 		next.ID++
 	}
 	n.lead.tried = why
-	moves := d.aim(members, targets)
+	moved, placed := d.aim(members, targets)
 	d.changed, d.planned = true, true
-	n.do(Action{Do: DoNote, Note: NotePlan, N: moves, Why: why})
+	n.do(Action{Do: DoNote, Note: NotePlan, Moved: moved, Placed: placed, Why: why})
 }
 
 // aim gives every row its target and revokes what has to move; eager plans
 // revoke everything, if anything moves at all.
-func (d *draft) aim(members []record.Session, targets []int32) (moves int) {
+func (d *draft) aim(members []record.Session, targets []int32) (moved, placed int) {
 	n := d.n
 	all := false
 	for i := range d.rows {
@@ -346,7 +346,7 @@ func (d *draft) aim(members []record.Session, targets []int32) (moves int) {
 				continue
 			}
 			if t != r.Owner {
-				moves++
+				moved++
 			}
 			r.State, r.Rev = record.Revoking, d.gen
 		case record.Revoking:
@@ -355,9 +355,12 @@ func (d *draft) aim(members []record.Session, targets []int32) (moves int) {
 				t = 0
 			}
 		}
+		if r.State == record.Free && reason == record.NoReason {
+			placed++
+		}
 		r.To, r.Reason = t, reason
 	}
-	return moves
+	return moved, placed
 }
 
 // home is where a paused row comes from and would go back to.

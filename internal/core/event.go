@@ -122,7 +122,8 @@ type Action struct {
 	Token  record.Token
 	Name   string
 	Who    record.Session // notes: whom it is about
-	N      int            // notes: a number, such as moves
+	Moved  int            // notes: of a plan: taken from one that has it
+	Placed int            // notes: of a plan: given to somebody, having nobody
 	Why    Why            // notes: of a plan
 	Watch  Watch
 }
@@ -140,7 +141,7 @@ type Note uint8
 const (
 	NoteJoined   Note = iota // my record is in the store
 	NoteLead                 // I lead from now on
-	NotePlan                 // I made a plan: N moves, Why
+	NotePlan                 // I made a plan: Moved, Placed, Why
 	NoteDead                 // I declared Who dead
 	NoteEvicted              // I evicted Who
 	NotePaused               // my lease ran out; all stopped

@@ -193,6 +193,7 @@ func (n *Node) encode(e *encoder) {
 	for i := range n.peers {
 		n.encodePeer(e, &n.peers[i])
 	}
+	n.encodeTwins(e)
 	e.flag(n.watch.All)
 	e.flag(n.watch.Orders)
 	e.session(n.watch.Leader)
@@ -283,13 +284,8 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	if p.rec != nil {
 		most = max(most, wait(p.rec.Lease)+2*time.Second)
 	}
-	// While somebody waits to be told apart from its namesake, first sights and
-	// last beats are compared with each other, however old.
-	if n.someHeld() || n.cfg.Return > 0 {
-		most = time.Duration(Never)
-	}
 	e.since(p.at, most)
-	e.since(p.first, most)
+	e.since(p.first, max(n.cfg.Return, maxDelta))
 	e.flag(p.heard)
 	e.num(uint64(p.flight))
 	e.member(p.put)
@@ -303,20 +299,25 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	// planned follows from the plan; line means nothing between steps.
 }
 
-// someHeld: two peers of one name, one not told as live yet.
-func (n *Node) someHeld() bool {
+// maxDelta is more than any δ there can be in tests and explorations; members
+// with a heartbeat of more than 20 s are not explored.
+const maxDelta = 3 * time.Second
+
+// encodeTwins tells what matters of the ages of two sessions with one name:
+// which came first, and whether one was seen to beat after the other came.
+func (n *Node) encodeTwins(e *encoder) {
 	for i := range n.peers {
-		p := &n.peers[i]
-		if p.rec == nil || p.told != toldNothing || p.planned {
-			continue
-		}
-		for j := range n.peers {
-			if q := &n.peers[j]; i != j && q.rec != nil && q.rec.Name == p.rec.Name {
-				return true
+		for j := range n.peers[:i] {
+			p, q := &n.peers[i], &n.peers[j]
+			if p.rec == nil || q.rec == nil || p.rec.Name != q.rec.Name {
+				continue
 			}
+			e.flag(p.first < q.first)
+			e.flag(p.first > q.first)
+			e.flag(p.at > q.first.Add(delta(p.rec.Beat)))
+			e.flag(q.at > p.first.Add(delta(q.rec.Beat)))
 		}
 	}
-	return false
 }
 
 func (n *Node) encodeLead(e *encoder) {
@@ -543,7 +544,8 @@ func (a *Action) encode(e *encoder) {
 	e.token(a.ID, a.Token)
 	e.str(a.Name)
 	e.session(a.Who)
-	e.num(uint64(a.N))
+	e.num(uint64(a.Moved))
+	e.num(uint64(a.Placed))
 	e.num(uint64(a.Why))
 	e.flag(a.Watch.All)
 	e.session(a.Watch.Leader)

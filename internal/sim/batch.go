@@ -3,8 +3,10 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,6 +158,8 @@ func (p *playing) add(part Report, w *World) {
 
 func (p *playing) report() Report {
 	r := p.total
+	r.Faults = maps.Clone(r.Faults)
+	r.Violations = slices.Clone(r.Violations)
 	r.Seconds = time.Since(p.began).Seconds()
 	r.StepsPerS = float64(r.Steps) / r.Seconds
 	r.SchedulesPerS = float64(r.Schedules) / r.Seconds

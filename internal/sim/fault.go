@@ -355,18 +355,22 @@ func (w *World) swarm() {
 func (w *World) drawFaults() {
 	o, r := &w.opt, w.rng
 	o.faults, o.kinds = o.faults[:0], o.kinds[:0]
-	for range 1 + r.IntN(5) {
-		for {
-			f := Fault(r.IntN(int(LoseRequest)))
-			// A rollback takes most promises away, so it is rare.
-			if (f == RollAll || f == RollPlan) && r.IntN(3) != 0 && len(o.Only) == 0 {
-				continue
-			}
-			if o.allows(f) {
-				o.kinds = append(o.kinds, f)
-				break
-			}
+	var all []Fault
+	for f := range LoseRequest {
+		if o.allows(f) {
+			all = append(all, f)
 		}
+	}
+	if len(all) == 0 {
+		return // nothing but noise was asked for
+	}
+	for range 1 + r.IntN(5) {
+		f := all[r.IntN(len(all))]
+		// A rollback takes most promises away, so it is rare.
+		if (f == RollAll || f == RollPlan) && len(o.Only) == 0 && r.IntN(3) != 0 {
+			f = all[r.IntN(len(all))]
+		}
+		o.kinds = append(o.kinds, f)
 	}
 	for range 4 + r.IntN(4) {
 		f := w.drawFault(o.kinds)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -128,6 +129,13 @@ func New(o Options) *World {
 		o.Config.Timing = core.DefaultTiming()
 	}
 	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}}
+	w.checks.Who = func(n int32) string {
+		if n == check.Nobody {
+			return "nobody"
+		}
+		return w.nameOf(w.who[n])
+	}
+	w.checks.Part = func(n int32) string { return w.names[n] }
 	for i := range o.Partitions {
 		w.opt.listing = append(w.opt.listing, record.Partition{Name: partName(i)})
 	}

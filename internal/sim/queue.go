@@ -12,7 +12,6 @@ const (
 	evCore                  // an event for the node
 	evApply                 // a store call reaches the store
 	evAnswer                // its answer reaches the caller
-	evTimeout               // the caller stops waiting for it
 	evSeen                  // a watch shows something
 	evListing               // the source answers
 	evStarted               // the source confirms a start

@@ -145,6 +145,7 @@ func (w *World) effect(h *host, it item) {
 		}
 		at := w.now + w.quick()
 		if w.chance(w.opt.noise.lateEffect) {
+			w.stats.Faults[LateEffect]++
 			at += w.span(ms(500), ms(9000))
 		}
 		w.push(at, it)
@@ -194,7 +195,7 @@ func (w *World) Run(seed uint64) Result {
 		w.push(f.at, item{kind: evFault, fault: f})
 	}
 	w.until(w.opt.horizon)
-	for w.bad == nil && w.stats.LiveFaults < leastFaults { // some met nobody alive
+	for w.bad == nil && w.stats.LiveFaults < leastFaults && len(w.opt.kinds) > 0 { // some met nobody alive
 		if w.pick(0) == nil {
 			w.join(w.hosts[0])
 		}
@@ -321,7 +322,7 @@ func (w *World) reset(seed uint64) {
 	for i, h := range w.hosts {
 		*h = host{name: h.name, index: i, runs: h.runs[:0], calls: h.calls[:0], held: h.held[:0]}
 	}
-	w.minute = 1000 + w.firstMinute
+	w.era = 1000 + w.firstEra
 	w.store.rev = w.firstRev
 }
 
@@ -348,6 +349,7 @@ func (w *World) delay(h *host) int64 {
 		return w.span(ms(1)/5, ms(3))
 	}
 	if w.chance(w.opt.noise.slowNet) {
+		w.stats.Faults[SlowNet]++
 		return w.span(ms(20), ms(1500))
 	}
 	return w.span(ms(1)/5, w.opt.noise.net)

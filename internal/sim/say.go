@@ -99,7 +99,13 @@ func (w *World) note(h *host, a *core.Action) {
 	case core.NoteLead:
 		w.say(h, "leads")
 	case core.NotePlan:
-		h.plan = fmt.Sprintf("%s; %d moves", a.Why, a.N)
+		h.plan = a.Why.String()
+		if a.Moved > 0 {
+			h.plan += fmt.Sprintf("; %d moved", a.Moved)
+		}
+		if a.Placed > 0 {
+			h.plan += fmt.Sprintf("; %d placed", a.Placed)
+		}
 		if w.hear == nil {
 			w.say(h, "plans: "+h.plan)
 		}

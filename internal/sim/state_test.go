@@ -63,7 +63,7 @@ func TestEncodingIsRelative(t *testing.T) {
 			w := New(Options{Members: 3, Partitions: 4})
 			w.shift = int64(i) * 987_654_321_000
 			w.firstRev = core.Rev(i * 7777)
-			w.firstMinute = uint32(i * 424242)
+			w.firstEra = uint32(i * 424242)
 			w.tap = func(n *core.Node, now core.Time, ev *core.Event) {
 				runs[i] = append(runs[i], outcome(n.Clone(), now, ev))
 			}

@@ -40,12 +40,12 @@ type World struct {
 	tap    func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
 
 	// Where clocks, revisions and incarnations begin: must make no difference.
-	shift       int64
-	firstRev    core.Rev
-	firstMinute uint32
+	shift    int64
+	firstRev core.Rev
+	firstEra uint32
 
 	marks  *Marks
-	minute uint32
+	era    uint32
 	source source
 	healed bool
 	final  check.Final
@@ -164,7 +164,7 @@ func (w *World) join(h *host) {
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
 	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
-	h.cfg.Minute = w.minute + uint32(w.now/int64(time.Minute))
+	h.cfg.Era = w.era + uint32(w.now/int64(4*time.Second))
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}
@@ -306,6 +306,7 @@ func (w *World) startRun(h *host, a *core.Action) {
 	w.judge(check.Event{Kind: check.Start, Who: h.who, Part: part, Token: a.Token})
 	at := w.now + w.delay(h)
 	if w.chance(w.opt.noise.slowStart) {
+		w.stats.Faults[SlowStart]++
 		at += w.span(ms(200), ms(6000))
 	}
 	if !h.fails {
