@@ -18,6 +18,7 @@ type store struct {
 	members []core.Entry // in order of creation
 	log     []version
 	stall   int64 // nothing is applied before
+	used    bool  // there has been a plan once
 	refuse  bool  // plans are not taken, and nobody says why
 }
 
@@ -149,6 +150,7 @@ func (w *World) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core
 		return core.Conflict, 0
 	}
 	was := *c
+	s.used = s.used || e.Cell == core.PlanCell
 	s.rev++
 	e.Rev = s.rev
 	*c = e

@@ -164,7 +164,10 @@ func (w *World) join(h *host) {
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
 	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
-	h.cfg.Era = w.era + uint32(w.now/int64(4*time.Second))
+	// Eras pass quickly here. What real ones cannot tell apart, a store emptied
+	// and a group created anew within the same 4 s, is left to the documentation.
+	h.cfg.Era = w.era + uint32(w.now/ms(10))
+	h.cfg.Fresh = h.cfg.Fresh && !w.store.used
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}
