@@ -130,6 +130,9 @@ func (n *Node) adopt(p *record.Plan, rev Rev) {
 	if was == nil || was.ID != p.ID {
 		n.planned()
 	}
+	if n.lead.ready {
+		n.askForOwners()
+	}
 	n.pollLater()
 }
 

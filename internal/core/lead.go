@@ -109,8 +109,12 @@ func (n *Node) tookList(ev *Event) {
 		return
 	}
 	n.lead.gotList = true
-	// An owner that the listing lacks is asked for by name: absence from a
-	// listing frees nothing.
+	n.askForOwners()
+}
+
+// askForOwners: an owner that is not in sight is asked for by name. Absence from
+// a listing frees nothing.
+func (n *Node) askForOwners() {
 	for i := range n.plan.Rows {
 		if o := n.plan.Rows[i].Owner; o != 0 && n.peer(o) == nil {
 			p := n.addPeer(o)

@@ -87,7 +87,8 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	p := n.addPeer(m.Session)
 	was := p.rec
 	if was != nil && stalePeer(m, was) {
-		return false // a late word about an older version
+		p.reread = true // late, or the store has lost the newer one: look
+		return true
 	}
 	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false
 	p.heard = p.heard || was != nil || created
