@@ -35,7 +35,7 @@ type planCell struct {
 	cell
 	put   *record.Plan // under way
 	known *record.Plan // newest plan seen when the Get under way was sent
-	doubt bool         // the outcome of the last Put is unknown: read before writing
+	doubt bool         // the last Put may or may not be there: read before writing
 	fails Time         // since when writes fail, not by conflict; Never if they do not
 }
 
@@ -207,7 +207,9 @@ func (n *Node) tookPlanPut(ev *Event) {
 			n.sawPlan(p, ev.Rev)
 		}
 	case Conflict:
-		c.put, c.fails = nil, Never
+		// Somebody else wrote; or a request that was sent twice succeeded the
+		// first time. Either way, see what is there before writing again.
+		c.put, c.fails, c.doubt = nil, Never, true
 		n.readPlanSoon()
 	default:
 		c.fails = min(c.fails, n.now)

@@ -209,19 +209,33 @@ func (n *Node) liveDiffers() bool {
 
 // ownerless: a row is free with nowhere to go, and somebody could take it.
 func (d *draft) ownerless() bool {
-	some := false
-	for i := range d.rows {
-		r := &d.rows[i]
-		some = some || r.State == record.Free && r.To == 0 && (r.Reason == record.NoReason || r.Reason == record.Unplaced)
-	}
-	if !some {
+	late := d.barred() && !d.revoking()
+	if !slices.ContainsFunc(d.rows, func(r record.Row) bool { return d.stranded(&r, late) }) {
 		return false
 	}
 	d.targets(d.members())
 	for i, t := range d.n.lead.scratch.targets {
-		if r := &d.rows[i]; t != plan.None && r.State == record.Free && r.To == 0 {
+		if t != plan.None && d.stranded(&d.rows[i], late) {
 			return true
 		}
+	}
+	return false
+}
+
+// stranded: a free row that no grant will reach. It has nowhere to go; or its
+// seat is not kept any more; or, late, it missed the barrier of an eager plan.
+func (d *draft) stranded(r *record.Row, late bool) bool {
+	if r.State != record.Free {
+		return false
+	}
+	p := d.n.peer(r.To)
+	switch r.Reason {
+	case record.Unplaced:
+		return true
+	case record.Returning:
+		return p == nil || !d.n.seat(p)
+	case record.NoReason:
+		return p == nil || !p.is(record.Live) || late
 	}
 	return false
 }
@@ -238,6 +252,15 @@ func (d *draft) due() bool {
 		return true
 	}
 	return n.reached(n.lead.planAt.Add(n.cfg.Lease))
+}
+
+// barred: an eager plan grants nothing while anything runs or may run. A freeze
+// stops nobody, so under it there is no barrier.
+func (d *draft) barred() bool {
+	if d.next.Mode != record.Eager || d.n.frozen() || mutNoBarrier {
+		return false
+	}
+	return slices.ContainsFunc(d.rows, func(r record.Row) bool { return r.State != record.Free })
 }
 
 func (d *draft) revoking() bool {
@@ -410,7 +433,7 @@ func (n *Node) paused(name string) bool {
 // eager mode, not before everything has stopped.
 func (d *draft) grant() {
 	n, next := d.n, &d.next
-	if next.Hold || next.Mode == record.Eager && d.revoking() && !mutNoBarrier {
+	if next.Hold || d.barred() {
 		return
 	}
 	for i := range d.rows {

@@ -10,8 +10,8 @@ import (
 // the plan and claims it, or takes the leader found there. Two that both claim
 // do no harm: one compare-and-set wins.
 func (n *Node) succeed() {
-	if n.cause != NotEnded || n.own.known == 0 || n.own.state != record.Live {
-		return
+	if n.cause != NotEnded || n.own.known == 0 || n.own.state != record.Live || n.lapsed {
+		return // without a lease it may be dead and not know it: no leader for anyone
 	}
 	if n.creates {
 		n.create()
@@ -78,7 +78,7 @@ func (n *Node) place() time.Duration {
 // claim makes this node the leader of the plan just read, if nobody else is.
 func (n *Node) claim() {
 	n.claiming = false
-	if n.cause != NotEnded || n.own.state != record.Live || !n.vacated() || n.cell.flight != NoVerb || n.Leads() {
+	if n.cause != NotEnded || n.own.state != record.Live || n.lapsed || !n.vacated() || n.cell.flight != NoVerb || n.Leads() {
 		return
 	}
 	next := *n.plan.Full()
