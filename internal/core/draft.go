@@ -254,13 +254,16 @@ func (d *draft) due() bool {
 	return n.reached(n.lead.planAt.Add(n.cfg.Lease))
 }
 
-// barred: an eager plan grants nothing while anything runs or may run. A freeze
-// stops nobody, so under it there is no barrier.
+// barred: an eager plan grants nothing while anything runs or may run. A plan
+// made under a freeze stops nobody that is at work, so it waits for nobody either.
 func (d *draft) barred() bool {
-	if d.next.Mode != record.Eager || d.n.frozen() || mutNoBarrier {
+	if d.next.Mode != record.Eager || mutNoBarrier {
 		return false
 	}
-	return slices.ContainsFunc(d.rows, func(r record.Row) bool { return r.State != record.Free })
+	frozen := d.n.frozen()
+	return slices.ContainsFunc(d.rows, func(r record.Row) bool {
+		return r.State == record.Revoking || r.State == record.Owned && !frozen
+	})
 }
 
 func (d *draft) revoking() bool {

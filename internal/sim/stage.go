@@ -573,7 +573,7 @@ func (s *Stage) store(args []string) error {
 	case "loses":
 		all := len(args) == 2
 		d, err := duration(args, len(args)-1)
-		w.judge(check.Event{Kind: check.Rollback, Until: w.now})
+		w.judge(check.Event{Kind: check.Rollback, Until: w.now + 1})
 		w.rollback(w.now-int64(d), all)
 		return err
 	}

@@ -282,8 +282,29 @@ func (w *World) rollback(to int64, all bool) {
 		}
 		s.members = slices.DeleteFunc(s.members, func(e core.Entry) bool { return e.Rev == 0 || e.Deleted })
 	}
-	if s.plan.Rev != 0 && s.plan.Rev != was {
+	if s.plan.Rev == was {
+		return
+	}
+	w.tellRows(s.plan.Plan)
+	if s.plan.Rev != 0 {
 		w.show(s.plan)
+	}
+}
+
+// tellRows tells the checkers what a restored plan says.
+func (w *World) tellRows(p *record.Plan) {
+	for i := range w.names {
+		w.judge(check.Event{Kind: check.Row, Part: int32(i), State: record.Free, Who: check.Nobody})
+	}
+	if p == nil || w.store.roster.Roster == nil {
+		return
+	}
+	for i, e := range w.store.roster.Roster.Entries {
+		if i >= len(p.Rows) || p.Rows[i].State == record.Free {
+			continue
+		}
+		r := &p.Rows[i]
+		w.judge(check.Event{Kind: check.Row, Part: w.part(e.Name), State: r.State, Token: r.Token, Who: w.hash[r.Owner]})
 	}
 }
 
