@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -181,7 +182,7 @@ func (n *Node) tookRun(ev *Event) {
 	case GivenUp, Stopped:
 		if ev.Kind == GivenUp && !mutNoGaveUp && r.phase != stopping {
 			at, _ := slices.BinarySearchFunc(n.gaveUp, ev.ID, func(g record.GaveUp, id record.ID) int { return int(g.ID) - int(id) })
-			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: ev.Text})
+			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: tidy(ev.Text)})
 		}
 		n.runs = slices.Delete(n.runs, i, i+1)
 		n.own.dirty = true
@@ -192,6 +193,24 @@ func (n *Node) tookRun(ev *Event) {
 			}
 		}
 	}
+}
+
+// tidy makes a text from outside fit for a record: a cause that no reader
+// accepts would cost a heartbeat.
+func tidy(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	const most = 200
+	for i := range s {
+		if i > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 // leave walks a leaver out: it keeps working until the plan has taken its rows,

@@ -198,6 +198,9 @@ func (w *World) wroteMember(was, m *record.Member) {
 	if was == nil && m.State == record.Live || was != nil && was.State == record.Live {
 		w.judge(check.Event{Kind: check.Change})
 	}
+	if m.State.Ended() && w.opt.Config.Return > 0 {
+		w.judge(check.Event{Kind: check.Change}) // the day its seat lapses
+	}
 }
 
 func (w *World) wrotePlan(was, p *record.Plan) {
