@@ -261,6 +261,7 @@ func (n *Node) bumpPlan(ev *Event) {
 	next.Decided = next.Gen
 	next.Leader = 0
 	next.Hold = !mutNoHold
+	next.Server = n.server
 	next.Incarnation = seen + 1
 	if ev.Outcome == NotFound {
 		next.Incarnation = max(seen+1, n.cfg.Era)

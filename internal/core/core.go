@@ -276,6 +276,9 @@ func (n *Node) Session() record.Session { return n.cfg.Session }
 // Plan is the newest plan seen; nil before the first.
 func (n *Node) Plan() *record.Plan { return n.plan }
 
+// Roster names the partitions; nil before the first.
+func (n *Node) Roster() *record.Roster { return n.roster }
+
 // Leads tells whether the node is the leader of the newest plan it saw.
 func (n *Node) Leads() bool { return n.plan != nil && n.plan.Leader == n.cfg.Session }
 

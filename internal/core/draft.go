@@ -82,6 +82,7 @@ type draft struct {
 	gen     uint64
 	changed bool
 	planned bool
+	lostPin bool // somebody pinned to is not here
 }
 
 // heldLong: this leader has itself waited until every lease there may be, known
@@ -343,6 +344,9 @@ func (d *draft) replan(why Why) {
 	}
 	n.lead.tried = why
 	moved, placed := d.aim(members, targets)
+	if d.lostPin {
+		n.do(Action{Do: DoNote, Note: NotePin})
+	}
 	d.changed, d.planned = true, true
 	n.do(Action{Do: DoNote, Note: NotePlan, Moved: moved, Placed: placed, Why: why})
 }
@@ -502,6 +506,7 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 		for _, p := range n.orders.Pins {
 			if p.Partition == e.Name {
 				part.Pin = d.named(members, p.Member)
+				d.lostPin = d.lostPin || part.Pin == plan.None
 			}
 		}
 	}

@@ -155,6 +155,7 @@ const (
 	NoteNoRoster             // the roster is older than the plan: waiting for it
 	NoteReturned             // Who took the place of an ended session of its name
 	NoteCleared              // the hold is over: grants may flow
+	NotePin                  // something is pinned to a member that is not here: the pin is ignored
 )
 
 // Why is a set of reasons for a plan.

@@ -105,11 +105,21 @@ func (n *Node) tookList(ev *Event) {
 			n.sawPeer(e.Member, e.Rev, false)
 		}
 	}
+	n.forget(ev.Entries)
 	if !n.lead.taking || n.lead.gotList || !fresh {
 		return
 	}
 	n.lead.gotList = true
 	n.askForOwners()
+}
+
+// forget drops what is known of ended sessions whose records are gone: a watch
+// may have missed their deletion.
+func (n *Node) forget(listed []Entry) {
+	n.peers = slices.DeleteFunc(n.peers, func(p peer) bool {
+		return p.session != n.cfg.Session && p.over() && p.flight == NoVerb && !n.named(p.session) &&
+			!slices.ContainsFunc(listed, func(e Entry) bool { return e.Session == p.session })
+	})
 }
 
 // askForOwners: an owner that is not in sight is asked for by name. Absence from

@@ -104,6 +104,9 @@ func (n *Node) notice() {
 				}
 				n.news()
 				n.lead.settle.why |= WhyJoined
+				if n.Leads() && n.namesake(p) {
+					n.do(Action{Do: DoNote, Note: NoteTwins, Who: p.session})
+				}
 			}
 			p.told = toldLive
 		case st == record.Live:
@@ -175,6 +178,16 @@ func (n *Node) held(p *peer) bool {
 			continue
 		}
 		if q.at <= p.first.Add(delta(q.rec.Beat)) {
+			return true
+		}
+	}
+	return false
+}
+
+// namesake: another live session has p's name.
+func (n *Node) namesake(p *peer) bool {
+	for i := range n.peers {
+		if q := &n.peers[i]; q != p && q.is(record.Live) && q.rec.Name == p.rec.Name {
 			return true
 		}
 	}

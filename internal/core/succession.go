@@ -102,6 +102,7 @@ func (n *Node) create() {
 		Hold:        !n.cfg.Fresh && !mutNoHold,
 		Leader:      n.cfg.Session,
 		Mode:        n.cfg.Mode,
+		Server:      n.server,
 	}, 0)
 	n.creates = false
 }

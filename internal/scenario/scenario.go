@@ -60,7 +60,7 @@ func (c Command) String() string { return strings.Join(append([]string{c.Verb}, 
 
 // Verbs are what a scenario can ask for.
 var Verbs = map[string]string{
-	"group":    "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, drain, orphan, return, grace, fresh)",
+	"group":    "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, drain, orphan, return, grace, fresh, class)",
 	"member":   "NAME KEY=VALUE…: settings of one member (lease, heartbeat, limit)",
 	"catches":  "ID…: defects that must make this scenario fail",
 	"join":     "NAME…: start processes; NAME/2 is a second one under the same name",
@@ -86,7 +86,7 @@ var Verbs = map[string]string{
 	"begin":    "NAME PARTITION: a handler begins an effect on a sink that checks tokens",
 	"land":     "the effects that are under way reach the sink",
 	"order":    "pause|resume|remove|add|pin|unpin|ban|unban|drain|undrain|freeze|thaw|set …: an operator's order",
-	"store":    "stalls DURATION|loses DURATION|loses plan DURATION|deletes NAME|refuses plans|works",
+	"store":    "stalls DURATION|loses DURATION|loses plan DURATION|deletes NAME|becomes ID|refuses plans|works",
 	"bug":      "NAME: the member ends on a bug, having stopped everything",
 	"who":      "show who owns what",
 	"records":  "show the members' records",

@@ -133,6 +133,8 @@ func (w *World) note(h *host, a *core.Action) {
 		w.say(h, "gives "+who+" its place back")
 	case core.NoteCleared:
 		w.say(h, "ends the hold")
+	case core.NotePin:
+		w.say(h, "ignores a pin to a member that is not here")
 	}
 }
 

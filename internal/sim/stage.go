@@ -372,6 +372,8 @@ func (s *Stage) group(args []string) error {
 			c.Mode = map[string]record.Mode{"incremental": record.Incremental, "eager": record.Eager}[v]
 		case "fresh":
 			c.Fresh = v == "true"
+		case "class":
+			c.Volatile = v == "C"
 		default:
 			err = setDuration(&c.Timing, k, v)
 		}
@@ -563,6 +565,14 @@ func (s *Stage) store(args []string) error {
 		return nil
 	case "refuses":
 		w.store.refuse = true
+		return nil
+	case "becomes":
+		w.server = args[len(args)-1]
+		for _, h := range w.hosts {
+			if h.up {
+				w.deliverSoon(h, core.Event{Kind: core.Server, Text: w.server})
+			}
+		}
 		return nil
 	case "deletes":
 		if h := s.host(args[len(args)-1]); h != nil {

@@ -34,6 +34,7 @@ type World struct {
 	calm   bool // no chance at all: scenarios, and the second phase
 	log    func(at int64, line string)
 	hear   func(seenLine)
+	server string // the store's identity, where a play gives it one
 	aloft  []item // effects that a play has not let land yet
 	chunk  []core.Entry
 	seed   uint64
@@ -178,6 +179,9 @@ func (w *World) join(h *host) {
 	w.hash[h.cfg.Session] = h.who
 	if w.hear == nil {
 		w.say(h, "starts")
+	}
+	if w.server != "" {
+		w.deliver(h, &core.Event{Kind: core.Server, Text: w.server})
 	}
 	w.deliver(h, &core.Event{Kind: core.Begin})
 }
