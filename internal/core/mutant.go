@@ -2,6 +2,11 @@
 
 package core
 
+import (
+	"maps"
+	"slices"
+)
+
 // Each variable takes one rule out. What each rule is, and who must notice that
 // it is missing, is told by the scenario files and the simulator's tests.
 var (
@@ -118,3 +123,6 @@ func Mutate(id string) (undo func(), ok bool) {
 	*m = true
 	return func() { *m = false }, true
 }
+
+// Mutants lists the ids that Mutate knows.
+func Mutants() []string { return slices.Sorted(maps.Keys(mutants)) }

@@ -5,6 +5,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -30,6 +31,26 @@ func TestMutantScenarios(t *testing.T) {
 				}
 				t.Log(err)
 			})
+		}
+	}
+}
+
+// TestMutantsAllHaveAScenario: no rule goes without a story that fails without
+// it.
+func TestMutantsAllHaveAScenario(t *testing.T) {
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caught := map[string]bool{}
+	for _, s := range all {
+		for _, id := range s.Catches {
+			caught[id] = true
+		}
+	}
+	for _, id := range append(core.Mutants(), "M10", "M11", "M24") {
+		if !caught[id] {
+			t.Errorf("no scenario catches %s", id)
 		}
 	}
 }
