@@ -15,12 +15,11 @@ const me record.Session = 1
 // victim is a node that is shown whatever the store may hold. It remembers
 // which ownerships it was ever shown, and fails when another is started.
 type victim struct {
-	t      *testing.T
-	n      *core.Node
-	now    core.Time
-	calls  []core.Action
-	shown  map[string]bool
-	leases int
+	t     *testing.T
+	n     *core.Node
+	now   core.Time
+	calls []core.Action
+	shown map[string]bool
 }
 
 func newVictim(t *testing.T, mode record.Mode) *victim {

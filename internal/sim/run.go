@@ -27,7 +27,7 @@ func (w *World) step() bool {
 		return true
 	}
 	if h.paused {
-		h.held = append(h.held, held{*it})
+		h.held = append(h.held, *it)
 		return true
 	}
 	w.happen(h, it)
@@ -82,7 +82,7 @@ func (w *World) happen(h *host, it *item) {
 // pause stops a process as SIGSTOP does: what is meant for it waits. A suspend
 // stops the whole machine; a good clock counts on all the same.
 func (w *World) pause(h *host, suspend bool) {
-	h.paused, h.sus = true, suspend
+	h.paused, h.asleep = true, suspend
 	h.pausedAt = w.now
 }
 
@@ -92,7 +92,7 @@ func (w *World) wake(h *host) {
 		return
 	}
 	h.paused = false
-	if h.sus && w.opt.badClock {
+	if h.asleep && w.opt.badClock {
 		h.suspend += w.now - h.pausedAt
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
 	}
@@ -100,8 +100,8 @@ func (w *World) wake(h *host) {
 	waiting := h.held
 	h.held = nil
 	for _, x := range waiting { // a handler's thread may well be the first to run
-		if x.it.kind != evTick {
-			w.push(w.now, x.it)
+		if x.kind != evTick {
+			w.push(w.now, x)
 		}
 	}
 	w.push(w.now, item{kind: evTick, host: h, epoch: h.epoch})

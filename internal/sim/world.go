@@ -17,84 +17,91 @@ import (
 // A World is one store, its members and everything that happens between them.
 type World struct {
 	opt    Options
+	seed   uint64
 	rng    *rand.Rand
 	pcg    rand.PCG
+	calm   bool // no chance at all: scenarios
+	healed bool // the second phase: no more faults
+
 	now    int64 // true time, ns; no member knows it
 	queue  queue
 	cur    item // the one that happens now
 	store  store
+	source source
 	hosts  []*host
-	names  []string // partitions by number
+	era    uint32
+	server string // the store's identity, where a play gives it one
+	chunk  []core.Entry
+
+	// Partitions and sessions by the numbers that the checkers know.
+	names []string
+	who   []record.Session
+	hash  map[record.Session]int32
+
+	sink   []sinkCell
+	aloft  []item // effects that a play has not let land yet
 	checks check.Checker
 	bad    *check.Violation
-	sink   []sinkCell
-	who    []record.Session // sessions by checker number
-	hash   map[record.Session]int32
+	final  check.Final
 	stats  Stats
-	calm   bool // no chance at all: scenarios, and the second phase
-	log    func(at int64, line string)
-	hear   func(seenLine)
-	server string // the store's identity, where a play gives it one
-	aloft  []item // effects that a play has not let land yet
-	chunk  []core.Entry
-	seed   uint64
-	tap    func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
+	marks  *Marks
+
+	log  func(at int64, line string)
+	hear func(seenLine)
+	tap  func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
 
 	// Where clocks, revisions and incarnations begin: must make no difference.
 	shift    int64
 	firstRev core.Rev
 	firstEra uint32
-
-	marks  *Marks
-	era    uint32
-	source source
-	healed bool
-	final  check.Final
 }
 
 // A host is one place where a member runs: one name, one process at a time.
 type host struct {
-	name       string
-	index      int
-	node       *core.Node
-	cfg        core.Config
-	who        int32
-	epoch      uint32 // of the process: what was meant for an earlier one is dropped
-	up         bool
-	paused     bool
-	held       []held // events waiting for a paused process
-	rate       int64  // clock rate, parts per million off
-	base       int64  // local time at true time zero
-	suspend    int64  // how long its clock has stood still (only with a bad clock)
-	tick       int64  // when the next tick is queued for
-	lease      core.Time
-	cutOut     bool // its requests do not arrive
-	cutIn      bool // answers and watches do not arrive
-	watch      core.Watch
-	calls      []call
-	nextCall   uint32
-	starts     uint32
-	runs       []hrun
-	slow       bool // handlers take long to stop
-	hung       bool // handlers do not stop when asked
-	stubborn   bool // nor when cancelled
-	fails      bool // the source does not confirm starts
-	slowFor    int64
-	watchDrops bool
-	watchLate  int64
+	name     string
+	index    int
+	node     *core.Node
+	cfg      core.Config
+	who      int32
+	epoch    uint32 // of the process: what was meant for an earlier one is dropped
+	up       bool
+	paused   bool
+	held     []item // events waiting for a paused process
+	rate     int64  // clock rate, parts per million off
+	base     int64  // local time at true time zero
+	suspend  int64  // how long its clock has stood still (only with a bad clock)
+	tick     int64  // when the next tick is queued for
+	lease    core.Time
+	cutOut   bool // its requests do not arrive
+	cutIn    bool // answers and watches do not arrive
+	watch    core.Watch
+	calls    []call
+	nextCall uint32
+	starts   uint32
+	runs     []hrun
+	trouble
+	plan     string // what it said of its newest plan
+	ended    core.Cause
+	restart  bool
+	asleep   bool // paused with the whole machine
+	pausedAt int64
+}
+
+// trouble is what ails a process, until it is started again.
+type trouble struct {
+	slow       bool   // handlers take long to stop
+	slowFor    int64  // at least so long
+	hung       bool   // handlers do not stop when asked
+	stubborn   bool   // nor when cancelled
+	fails      bool   // the source does not confirm starts
+	watchDrops bool   // watches show nothing
+	watchLate  int64  // or late
 	outLate    int64  // its requests take longer
 	inLate     int64  // answers to it take longer
 	noReads    bool   // its reads fail
-	leaves     bool   // it was told to
 	hides      string // whom its listings lack
-	plan       string // what it said of its newest plan
-	ended      core.Cause
-	restart    bool
-	sus        bool // paused with the whole machine
-	pausedAt   int64
+	leaves     bool   // it was told to leave
 }
-
-type held struct{ it item }
 
 // A call is a store call under way, as its caller sees it.
 type call struct {
@@ -128,7 +135,7 @@ func (h *host) local(now int64) core.Time {
 	return core.Time(h.base + t + t/1_000_000*h.rate)
 }
 
-// true turns the host's time into true time, never too early.
+// global turns the host's time into true time, never too early.
 func (h *host) global(t core.Time) int64 {
 	if t == core.Never {
 		return int64(core.Never)
@@ -158,9 +165,7 @@ func (w *World) join(h *host) {
 	h.runs, h.calls, h.held = h.runs[:0], h.calls[:0], h.held[:0]
 	h.watch = core.Watch{}
 	h.lease, h.tick = 0, int64(core.Never)
-	h.hung, h.stubborn, h.slow, h.fails = false, false, false, false
-	h.watchDrops, h.watchLate, h.slowFor = false, 0, 0
-	h.outLate, h.inLate, h.noReads, h.hides, h.leaves = 0, 0, false, "", false
+	h.trouble = trouble{}
 	h.cfg = w.opt.Config
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)

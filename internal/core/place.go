@@ -1,0 +1,149 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// What a draft tells the planner.
+
+// targets places every partition on a member of the next plan.
+func (d *draft) targets(members []record.Session) []int32 {
+	n, sc := d.n, &d.n.lead.scratch
+	sc.open, sc.parts, sc.avoid = sc.open[:0], sc.parts[:0], sc.avoid[:0]
+	for _, s := range members {
+		p := n.peer(s)
+		sc.open = append(sc.open, plan.Member{
+			Limit:    limit(p.rec),
+			Closed:   n.orders != nil && slices.Contains(n.orders.Drains, p.rec.Name),
+			Reserved: !p.is(record.Live),
+		})
+	}
+	for i := range d.rows {
+		sc.parts = append(sc.parts, d.part(i, members))
+	}
+	if n.cfg.Strategy == Range {
+		sc.targets = n.lead.planner.Range(sc.open, sc.parts, sc.targets)
+	} else {
+		sc.targets = n.lead.planner.Spread(sc.open, sc.parts, sc.targets)
+	}
+	return sc.targets
+}
+
+// part describes row i to the planner.
+func (d *draft) part(i int, members []record.Session) plan.Partition {
+	n, r := d.n, &d.rows[i]
+	part := plan.Partition{Owner: plan.None, Pin: plan.None}
+	if i >= len(n.roster.Entries) {
+		part.Off = true
+		return part
+	}
+	e := &n.roster.Entries[i]
+	part.Off = e.Removed || n.paused(e.Name)
+	at := r.Owner
+	if r.To != 0 { // on its way, or remembered
+		at = r.To
+	}
+	part.Owner = d.index(at)
+	part.Stay = n.frozen() && r.State != record.Free
+	if n.orders != nil {
+		for _, p := range n.orders.Pins {
+			if p.Partition == e.Name {
+				part.Pin = d.named(members, p.Member)
+				d.lostPin = d.lostPin || part.Pin == plan.None
+			}
+		}
+	}
+	part.Avoid = d.avoid(record.ID(i), e.Name, members)
+	return part
+}
+
+// index is the place in line of session s or of its heir.
+func (d *draft) index(s record.Session) int32 {
+	if p := d.n.peer(s); s != 0 && p != nil {
+		return p.line
+	}
+	return plan.None
+}
+
+func (d *draft) named(members []record.Session, name string) int32 {
+	for i, s := range members {
+		if d.n.peer(s).rec.Name == name {
+			return int32(i)
+		}
+	}
+	return plan.None
+}
+
+// avoid lists who must not get the partition: by ban, or because it has just
+// given it up and somebody else can take it.
+func (d *draft) avoid(id record.ID, name string, members []record.Session) []int32 {
+	n, sc := d.n, &d.n.lead.scratch
+	from := len(sc.avoid)
+	if n.orders != nil {
+		for _, b := range n.orders.Bans {
+			if b.Partition == name {
+				for i, s := range members {
+					if n.peer(s).rec.Name == b.Member {
+						sc.avoid = append(sc.avoid, int32(i))
+					}
+				}
+			}
+		}
+	}
+	for _, g := range n.lead.graces {
+		if i := d.index(g.who); g.id == id && i >= 0 && len(sc.avoid)-from < len(members)-1 && !mutNoGrace {
+			sc.avoid = append(sc.avoid, i)
+		}
+	}
+	slices.Sort(sc.avoid[from:])
+	return sc.avoid[from:len(sc.avoid):len(sc.avoid)]
+}
+
+// limit is how many partitions a member says it can take; 0 means any number.
+func limit(m *record.Member) int {
+	for _, l := range m.Labels {
+		if l.Key == "limit" {
+			if v, err := strconv.Atoi(l.Value); err == nil && v > 0 {
+				return v
+			}
+		}
+	}
+	return 0
+}
+
+// countReturns keeps, per name, how often it came back in a row without running
+// for as long as its rows would have waited.
+func (d *draft) countReturns(members []record.Session) {
+	n := d.n
+	if n.cfg.Return <= 0 {
+		return
+	}
+	var out []record.Return
+	for _, r := range d.next.Returns {
+		p := d.named(members, r.Name)
+		if p >= 0 && n.now.Sub(n.peer(members[p]).first) < n.cfg.Return {
+			out = append(out, r)
+		}
+	}
+	for _, s := range n.plan.Members {
+		p := n.peer(s)
+		if p == nil || !p.over() {
+			continue
+		}
+		if h := n.heir(p); h != nil {
+			at, ok := slices.BinarySearchFunc(out, p.rec.Name, func(r record.Return, s string) int { return cmp.Compare(r.Name, s) })
+			if ok {
+				out[at].Count++
+			} else {
+				out = slices.Insert(out, at, record.Return{Name: p.rec.Name, Count: 1})
+			}
+			n.do(Action{Do: DoNote, Note: NoteReturned, Who: h.session})
+		}
+	}
+	d.next.Returns = out
+}

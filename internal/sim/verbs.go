@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// What the verbs of a scenario do.
+
+// group sets what the group is like; it must come first.
+func (s *Stage) group(args []string) error {
+	c := &s.w.opt.Config
+	for _, a := range args {
+		k, v, _ := strings.Cut(a, "=")
+		var err error
+		switch k {
+		case "partitions":
+			var n int
+			if n, err = strconv.Atoi(v); err == nil {
+				s.lists(v)
+				s.w.opt.Partitions = n
+			}
+		case "strategy":
+			c.Strategy = map[string]core.Strategy{"spread": core.Spread, "range": core.Range}[v]
+		case "mode":
+			c.Mode = map[string]record.Mode{"incremental": record.Incremental, "eager": record.Eager}[v]
+		case "fresh":
+			c.Fresh = v == "true"
+		case "class":
+			c.Volatile = v == "C"
+		default:
+			err = setDuration(&c.Timing, k, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setDuration(t *core.Timing, k, v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k, err)
+	}
+	switch k {
+	case "lease", "heartbeat":
+		l, h := t.Lease, t.Heartbeat
+		if k == "lease" {
+			l = d
+		} else {
+			h = d
+		}
+		t.Lease, t.Heartbeat, t.Margin = l, h, l/10
+	case "drain":
+		t.Drain = d
+	case "orphan":
+		t.Orphan = d
+	case "return":
+		t.Return = d
+	case "grace":
+		t.Grace = d
+	default:
+		return fmt.Errorf("unknown setting %q", k)
+	}
+	return nil
+}
+
+// member gives one member settings of its own, for its next start.
+func (s *Stage) member(args []string) error {
+	if len(args) < 2 {
+		return fmt.Errorf("wants a name and settings")
+	}
+	name, tune := args[0], s.w.opt.Tune
+	var timing []string
+	var labels []record.Pair
+	for _, a := range args[1:] {
+		k, v, _ := strings.Cut(a, "=")
+		if k == "limit" {
+			labels = append(labels, record.Pair{Key: k, Value: v})
+		} else {
+			timing = append(timing, a)
+		}
+	}
+	s.w.opt.Tune = func(host int, c *core.Config) {
+		if tune != nil {
+			tune(host, c)
+		}
+		if s.w.hosts[host].name != name {
+			return
+		}
+		for _, a := range timing {
+			k, v, _ := strings.Cut(a, "=")
+			setDuration(&c.Timing, k, v)
+		}
+		c.Self = &record.Member{Labels: labels}
+	}
+	return nil
+}
+
+// lists makes the source list n partitions from now on.
+func (s *Stage) lists(n string) error {
+	k, err := strconv.Atoi(n)
+	if err != nil {
+		return err
+	}
+	s.w.opt.listing = nil
+	for i := range k {
+		s.w.opt.listing = append(s.w.opt.listing, record.Partition{Name: partName(i)})
+		s.w.part(partName(i))
+	}
+	s.w.opt.Partitions = k
+	return nil
+}
+
+func (s *Stage) watch(h *host, args []string) error {
+	h.watchDrops, h.watchLate = args[0] == "drops", 0
+	if args[0] == "late" {
+		d, err := duration(args, 1)
+		h.watchLate = int64(d)
+		return err
+	}
+	return nil
+}
+
+// traffic slows down what goes one way between a member and the store.
+func (s *Stage) traffic(h *host, way string, args []string) error {
+	late := time.Duration(0)
+	if args[0] == "late" {
+		var err error
+		if late, err = duration(args, 1); err != nil {
+			return err
+		}
+	}
+	if way == "requests" {
+		h.outLate = int64(late)
+	} else {
+		h.inLate = int64(late)
+	}
+	return nil
+}
+
+func (s *Stage) handler(h *host, args []string) error {
+	h.hung, h.stubborn, h.slow, h.slowFor = false, false, false, 0
+	switch args[0] {
+	case "works":
+		for _, r := range h.runs {
+			if r.asked || r.cancel {
+				s.w.push(s.w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+			}
+		}
+	case "hangs":
+		h.hung = true
+	case "stubborn":
+		h.hung, h.stubborn = true, true
+	case "slow":
+		d, err := duration(args, 1)
+		h.slow, h.slowFor = true, int64(d)
+		return err
+	default:
+		return fmt.Errorf("wants works, slow DURATION, hangs or stubborn, not %q", args[0])
+	}
+	return nil
+}
+
+// begin lets a handler begin an effect: it checks the lease, if it still can,
+// and then sends.
+func (s *Stage) begin(h *host, part string) error {
+	for _, r := range h.runs {
+		if s.w.names[r.part] != part {
+			continue
+		}
+		s.heard(seenLine{who: h.name, verb: "begins", items: []string{fmt.Sprintf("%s@%d", part, r.token.Counter())}})
+		it := item{kind: evWork, host: h, epoch: h.epoch, run: r}
+		if h.paused {
+			h.held = append(h.held, it)
+			return nil
+		}
+		s.w.effect(h, it)
+		return nil
+	}
+	return fmt.Errorf("%s does not run %s", h.name, part)
+}
+
+// land lets the effects under way reach the sink.
+func (s *Stage) land() {
+	s.Advance(time.Millisecond)
+	aloft := s.w.aloft
+	s.w.aloft = nil
+	for _, it := range aloft {
+		s.w.effect(it.host, it)
+	}
+}
+
+// bug: a leader's shell caught a broken assertion, stopped everything and said
+// so in its record.
+func (s *Stage) bug(h *host) {
+	w := s.w
+	session := h.node.Session()
+	w.kill(h)
+	c := w.store.cell(core.Key{Cell: core.MemberCell, Session: session})
+	m := *c.Member
+	m.State, m.Seq, m.Bug = record.Left, m.Seq+1, w.store.plan.Plan.Decided
+	w.put(core.Entry{Key: c.Key, Member: &m}, c.Rev, false)
+}
+
+func (s *Stage) store(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("wants stalls, loses, refuses or works")
+	}
+	w := s.w
+	switch args[0] {
+	case "stalls":
+		d, err := duration(args, 1)
+		w.store.stall = w.now + int64(d)
+		return err
+	case "works":
+		w.store.stall, w.store.refuse = 0, false
+		return nil
+	case "refuses":
+		w.store.refuse = true
+		return nil
+	case "becomes":
+		w.server = args[len(args)-1]
+		for _, h := range w.hosts {
+			if h.up {
+				w.deliverSoon(h, core.Event{Kind: core.Server, Text: w.server})
+			}
+		}
+		return nil
+	case "deletes":
+		if h := s.host(args[len(args)-1]); h != nil {
+			k := core.Key{Cell: core.MemberCell, Session: h.node.Session()}
+			w.delete(k, w.store.cell(k).Rev)
+		}
+		return nil
+	case "loses":
+		all := len(args) == 2
+		d, err := duration(args, len(args)-1)
+		w.judge(check.Event{Kind: check.Rollback, Until: w.now + 1})
+		w.rollback(w.now-int64(d), all)
+		return err
+	}
+	return fmt.Errorf("wants stalls, loses, refuses or works, not %q", args[0])
+}
+
+// order writes the orders as an operator would.
+func (s *Stage) order(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("wants an order")
+	}
+	arg := func(i int) string {
+		if i < len(args) {
+			return args[i]
+		}
+		return ""
+	}
+	what, x, y := args[0], arg(1), arg(2)
+	without := func(l []string) []string {
+		return slices.DeleteFunc(slices.Clone(l), func(o string) bool { return o == x })
+	}
+	apart := func(l []record.Pin) []record.Pin {
+		return slices.DeleteFunc(slices.Clone(l), func(p record.Pin) bool { return p.Partition == x && (y == "" || p.Member == y) })
+	}
+	known := true
+	s.w.order(func(o *record.Orders) {
+		switch what {
+		case "pause":
+			o.Pauses = append(without(o.Pauses), x)
+		case "resume":
+			o.Pauses = without(o.Pauses)
+		case "drain":
+			o.Drains = append(without(o.Drains), x)
+		case "undrain":
+			o.Drains = without(o.Drains)
+		case "freeze", "thaw":
+			o.Freeze = what == "freeze"
+		case "add":
+			o.Add, o.Remove = append(without(o.Add), x), without(o.Remove)
+		case "remove":
+			o.Remove, o.Add = append(without(o.Remove), x), without(o.Add)
+		case "pin":
+			o.Pins = append(slices.DeleteFunc(slices.Clone(o.Pins), func(p record.Pin) bool { return p.Partition == x }), record.Pin{Partition: x, Member: y})
+		case "unpin":
+			o.Pins = apart(o.Pins)
+		case "ban":
+			o.Bans = append(apart(o.Bans), record.Pin{Partition: x, Member: y})
+		case "unban":
+			o.Bans = apart(o.Bans)
+		case "set":
+			k, v, _ := strings.Cut(y, "=")
+			o.Meta = append(slices.Clone(o.Meta), record.Meta{Partition: x, Pairs: []record.Pair{{Key: k, Value: v}}})
+		default:
+			known = false
+		}
+	})
+	if !known {
+		return fmt.Errorf("unknown order %q", what)
+	}
+	return nil
+}
