@@ -106,6 +106,16 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 	}
 }
 
+// W is how long a member must have been silent before it may be declared dead.
+func (t Timing) W() time.Duration { return wait(t.Lease) }
+
+// B is the longest silence that a healthy member shows.
+func (t Timing) B() time.Duration { return gap(t.Heartbeat) }
+
+// CallTime is how long a store call may take before its outcome counts as
+// unknown: a failed heartbeat and its read-back fit into a lease.
+func (t Timing) CallTime() time.Duration { return (t.Lease - t.Margin - t.Heartbeat) / 2 }
+
 // wait is W: how long a record must have been seen unchanged before its session
 // may be declared dead. Lease and wait are measured on two clocks that each may
 // be 1 % off, so W = L·(1+ρ)/(1−ρ), rounded up to the next 0.1 s.
@@ -297,3 +307,15 @@ func assert(ok bool, what string) {
 type Bug string
 
 func (b Bug) Error() string { return "rota: bug: " + string(b) }
+
+// Members are the records in sight, by session: everybody's for a leader or a
+// deputy, otherwise the leader's and the own.
+func (n *Node) Members() []*record.Member {
+	var out []*record.Member
+	for i := range n.peers {
+		if m := n.peers[i].rec; m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}

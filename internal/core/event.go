@@ -59,7 +59,7 @@ const (
 	Tick     Kind = iota // only time has passed
 	Begin                // the session starts
 	Answer               // to a store call: Verb, Key, Outcome, Rev, Entries
-	Seen                 // a watch showed Entries; First: of a watch just begun
+	Seen                 // a watch showed Entries; First: of a watch just begun, Flag: of all members
 	Gap                  // the watches broke off and begin anew
 	Listed               // the source's partitions: Listing, Flag = it asked its broker
 	Started              // ID@Token is confirmed by the source

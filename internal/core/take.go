@@ -63,7 +63,7 @@ func (n *Node) takeAnswer(ev *Event) bool {
 
 func (n *Node) takeSeen(ev *Event) bool {
 	changed := ev.First
-	n.all = n.all || ev.First && n.watch.All
+	n.all = n.all || ev.First && ev.Flag && n.watch.All
 	for i := range ev.Entries {
 		e := &ev.Entries[i]
 		switch e.Cell {

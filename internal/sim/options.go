@@ -36,11 +36,6 @@ type Options struct {
 
 func (o *Options) allows(f Fault) bool { return len(o.Only) == 0 || slices.Contains(o.Only, f) }
 
-// callTime is when a caller stops waiting for the store.
-func (o *Options) callTime(c *core.Config) int64 {
-	return int64(c.Lease-c.Margin-c.Heartbeat) / 2
-}
-
 // Stats count over one schedule (Steps, LiveFaults, Plans) and over all (Faults).
 type Stats struct {
 	Steps      int

@@ -54,7 +54,7 @@ func (s *store) cell(k core.Key) *core.Entry {
 func (w *World) call(h *host, a *core.Action) {
 	h.nextCall++
 	h.calls = append(h.calls, call{h.nextCall, a.Key, a.Verb})
-	it := item{kind: evApply, host: h, epoch: h.epoch, call: h.nextCall, due: w.now + w.opt.callTime(&h.cfg)}
+	it := item{kind: evApply, host: h, epoch: h.epoch, call: h.nextCall, due: w.now + int64(h.cfg.CallTime())}
 	it.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Blind}
 	if a.Verb == core.Put {
 		it.ev.Entries = w.entry(core.Entry{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member})
@@ -364,5 +364,5 @@ func (w *World) firstBatch(h *host) {
 	if h.watch.Orders && w.store.orders.Rev != 0 {
 		es = append(es, w.store.orders)
 	}
-	w.push(w.now+w.delay(h), item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, First: true, Entries: es}})
+	w.push(w.now+w.delay(h), item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, First: true, Flag: h.watch.All, Entries: es}})
 }

@@ -1,0 +1,209 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// key is where a record lives in the store.
+func key(group string, k core.Key) string {
+	switch k.Cell {
+	case core.PlanCell:
+		return group + "/plan"
+	case core.RosterCell:
+		return group + "/roster"
+	case core.OrdersCell:
+		return group + "/orders"
+	}
+	return group + "/member/" + k.Session.String()
+}
+
+// call makes one store call and sends its answer, exactly one, in time: a call
+// that takes too long is answered as unknown, whatever becomes of it.
+func (s *session) call(a core.Action) {
+	s.goDo(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+		defer cancel()
+		var answered atomic.Bool
+		late := context.AfterFunc(ctx, func() {
+			if !answered.Swap(true) {
+				s.send(core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Outcome: core.Unknown})
+			}
+		})
+		ev := s.perform(ctx, &a)
+		late()
+		if !answered.Swap(true) {
+			s.send(ev)
+		}
+	})
+}
+
+func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
+	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key}
+	k := key(s.m.cfg.Group, a.Key)
+	var err error
+	switch a.Verb {
+	case core.Put:
+		var b []byte
+		var rev Rev
+		if b, err = record.Encode(value(a)); err == nil {
+			rev, err = s.m.cfg.Store.Put(ctx, k, b, Rev(a.Prev))
+			ev.Rev = core.Rev(rev)
+		}
+	case core.Delete:
+		err = s.m.cfg.Store.Delete(ctx, k, Rev(a.Prev))
+	case core.Get:
+		var e Entry
+		if e, err = s.m.cfg.Store.Get(ctx, k); err == nil {
+			ev.Entries, err = s.decode([]Entry{e})
+		}
+	case core.List:
+		ev.Entries, err = s.list(ctx)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrConflict):
+		ev.Outcome = core.Conflict
+	case errors.Is(err, ErrNotFound):
+		ev.Outcome = core.NotFound
+	default:
+		ev.Outcome = core.Unknown
+		if ctx.Err() == nil {
+			s.m.log.Warn("store call", "member", s.m.name, "key", k, "err", err)
+		}
+	}
+	return ev
+}
+
+func value(a *core.Action) record.Record {
+	switch {
+	case a.Plan != nil:
+		return a.Plan
+	case a.Roster != nil:
+		return a.Roster
+	}
+	m := *a.Member
+	m.Sent = time.Now().UnixMilli()
+	return &m
+}
+
+// list is the first batch of a watch.
+func (s *session) list(ctx context.Context) ([]core.Entry, error) {
+	for batch, err := range s.m.cfg.Store.Watch(ctx, s.m.cfg.Group+"/member/") {
+		if err != nil {
+			return nil, err
+		}
+		return s.decode(batch)
+	}
+	return nil, errors.New("the watch ended before it began")
+}
+
+// decode turns what the store holds into records. What does not decode is told
+// and left out: the last good version stays. It is an error only when nothing
+// else was asked for.
+func (s *session) decode(batch []Entry) ([]core.Entry, error) {
+	out := make([]core.Entry, 0, len(batch))
+	var bad error
+	for _, e := range batch {
+		x, err := decodeEntry(s.m.cfg.Group, e)
+		if err != nil {
+			bad = fmt.Errorf("%s: %w", e.Key, err)
+			s.condition("the store holds a record that cannot be read: " + bad.Error())
+			continue
+		}
+		out = append(out, x)
+	}
+	if len(batch) == 1 && bad != nil {
+		return nil, bad
+	}
+	return out, nil
+}
+
+func decodeEntry(group string, e Entry) (core.Entry, error) {
+	x := core.Entry{Rev: core.Rev(e.Rev), Deleted: e.Deleted}
+	name, ok := cutPrefix(e.Key, group+"/")
+	if !ok {
+		return x, errors.New("not a key of this group")
+	}
+	var err error
+	switch {
+	case name == "plan":
+		x.Cell = core.PlanCell
+		if !e.Deleted {
+			x.Plan, err = record.OpenPlan(e.Value)
+		}
+	case name == "roster":
+		x.Cell = core.RosterCell
+		if !e.Deleted {
+			x.Roster, err = record.DecodeRoster(e.Value)
+		}
+	case name == "orders":
+		x.Cell = core.OrdersCell
+		if !e.Deleted {
+			x.Orders, err = record.DecodeOrders(e.Value)
+		}
+	default:
+		x.Cell = core.MemberCell
+		if x.Session, err = memberKey(name); err == nil && !e.Deleted {
+			x.Member, err = record.DecodeMember(e.Value)
+			if err == nil && x.Member.Session != x.Session {
+				err = fmt.Errorf("it is the record of %v", x.Member.Session)
+			}
+		}
+	}
+	return x, err
+}
+
+// setWatch makes the watches those that the core wants.
+func (s *session) setWatch(w core.Watch) {
+	want := map[string]bool{"plan": true, "roster": true, "orders": w.Orders, "member/": w.All}
+	if !w.All && w.Leader != 0 {
+		want["member/"+w.Leader.String()] = true
+	}
+	for k, cancel := range s.watches {
+		if !want[k] {
+			cancel()
+			delete(s.watches, k)
+		}
+	}
+	for k, on := range want {
+		if on && s.watches[k] == nil {
+			s.watch(k, k == "member/")
+		}
+	}
+}
+
+// watch shows the core what changes under one key or prefix, again and again
+// until it is called off. A watch that breaks off is a gap: what came between
+// has to be read.
+func (s *session) watch(name string, all bool) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.watches[name] = cancel
+	s.goDo(func() {
+		for ctx.Err() == nil {
+			first := true
+			for batch, err := range s.m.cfg.Store.Watch(ctx, s.m.cfg.Group+"/"+name) {
+				if err != nil {
+					break
+				}
+				es, _ := s.decode(batch)
+				if ctx.Err() == nil {
+					s.send(core.Event{Kind: core.Seen, First: first, Flag: all, Entries: es})
+				}
+				first = false
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(s.m.timing.Retry):
+			}
+			s.send(core.Event{Kind: core.Gap})
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rota-dev/rota/internal/core"
+)
+
+// AtOnce, as a duration of a Config, means none at all, where zero means the
+// default.
+const AtOnce time.Duration = -1
+
+// Strategy says how partitions are spread over members.
+type Strategy string
+
+const (
+	Spread Strategy = "spread" // counts within one of each other, fewest moves; the default
+	Range  Strategy = "range"  // contiguous blocks in joining order
+)
+
+// Mode says how a plan changes hands.
+type Mode string
+
+const (
+	Incremental Mode = "incremental" // only what moves stops; the default
+	Eager       Mode = "eager"       // everything stops before anything starts
+)
+
+// A Config is what a member is made of. Zero values mean the documented
+// defaults.
+type Config struct {
+	Group  string // [A-Za-z0-9_-], at most 48 characters
+	Store  Store
+	Source Source
+
+	// Handle is called for each message, one at a time per partition and in
+	// order. Exactly one of Handle and HandleBatch, or neither with a Source that
+	// does not deliver (Func).
+	Handle      func(ctx context.Context, msg Message) error
+	HandleBatch func(ctx context.Context, msgs []Message) (done int, err error)
+	Parallel    int // messages of one partition handled at once; more than 1 gives up their order
+
+	Name     string            // a label; default host-pid-random
+	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit
+	Strategy Strategy
+	Mode     Mode
+
+	Lease     time.Duration // 5 s: how long a member that is silent keeps what it owns
+	Heartbeat time.Duration // 2 s
+	Settle    time.Duration // 150 ms of quiet after an arrival, so that a burst is one plan
+	Drain     time.Duration // 30 s: how long a revoked partition may take to stop
+	Grace     time.Duration // 1 s: how long a partition that a member gave up stays away from it
+	Orphan    time.Duration // 30 s without a lease until Run gives up; AtOnce: none
+	Return    time.Duration // none: how long the partitions of an ended member wait for its name
+
+	Attempts int // 5: how often a message is tried before it is dead-lettered
+
+	// Rejoin makes Run come back under a new session instead of returning when
+	// the old one was ended by others. Everything has stopped before.
+	Rejoin bool
+
+	// NewGroup says that the store is known to be new, so that the first plan
+	// need not wait for leases that an emptied store might have forgotten.
+	NewGroup bool
+
+	// Abort is the last resort when a handler outlives the lease: only the end
+	// of the process ends it. The default prints why and exits with status 4.
+	Abort func(error)
+
+	Log *slog.Logger // default: none
+}
+
+// timing turns the durations of c into the core's, with defaults.
+func (c *Config) timing() core.Timing {
+	or := func(d, def time.Duration) time.Duration {
+		switch d {
+		case 0:
+			return def
+		case AtOnce:
+			return 0
+		}
+		return d
+	}
+	t := core.MakeTiming(or(c.Lease, 5*time.Second), or(c.Heartbeat, 2*time.Second))
+	t.Settle = or(c.Settle, t.Settle)
+	t.SettleMax = max(t.SettleMax, t.Settle)
+	t.Drain = or(c.Drain, t.Drain)
+	t.Grace = or(c.Grace, t.Grace)
+	t.Orphan = or(c.Orphan, t.Orphan)
+	t.Return = or(c.Return, 0)
+	return t
+}
+
+// check refuses what cannot work, and names both settings where two do not fit
+// together.
+func (c *Config) check() error {
+	switch {
+	case c.Group == "":
+		return fmt.Errorf("rota: Config.Group is empty: give the group a name")
+	case len(c.Group) > 48 || strings.IndexFunc(c.Group, notInKey) >= 0:
+		return fmt.Errorf("rota: Config.Group %q: use at most 48 characters of A-Z, a-z, 0-9, _ and -", c.Group)
+	case c.Store == nil:
+		return fmt.Errorf("rota: Config.Store is nil: a member needs a store to meet the others in")
+	case c.Source == nil:
+		return fmt.Errorf("rota: Config.Source is nil: say what there is to consume")
+	case c.Parallel < 0:
+		return fmt.Errorf("rota: Config.Parallel is %d: it cannot be negative", c.Parallel)
+	case c.Attempts < 0:
+		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative", c.Attempts)
+	case c.Strategy != "" && c.Strategy != Spread && c.Strategy != Range:
+		return fmt.Errorf("rota: Config.Strategy %q: known are %q and %q", c.Strategy, Spread, Range)
+	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
+		return fmt.Errorf("rota: Config.Mode %q: known are %q and %q", c.Mode, Incremental, Eager)
+	}
+	if err := c.checkHandler(); err != nil {
+		return err
+	}
+	if err := checkName("Config.Name", c.Name, 128); c.Name != "" && err != nil {
+		return err
+	}
+	return c.checkTimes()
+}
+
+func (c *Config) checkHandler() error {
+	_, isFunc := c.Source.(*funcSource)
+	switch {
+	case c.Handle != nil && c.HandleBatch != nil:
+		return fmt.Errorf("rota: Config has both Handle and HandleBatch: choose one")
+	case isFunc && (c.Handle != nil || c.HandleBatch != nil):
+		return fmt.Errorf("rota: Config has a handler and rota.Func as its Source, which delivers nothing: drop one of them")
+	case !isFunc && c.Handle == nil && c.HandleBatch == nil:
+		return fmt.Errorf("rota: Config has no Handle and no HandleBatch: say what to do with messages, or use rota.Func as the Source")
+	case c.HandleBatch != nil && c.Parallel > 1:
+		return fmt.Errorf("rota: Config.Parallel is %d with HandleBatch: a batch is one call; use Handle", c.Parallel)
+	}
+	return nil
+}
+
+// maxDuration bounds every setting, so that no sum overflows.
+const maxDuration = 24 * time.Hour
+
+func (c *Config) checkTimes() error {
+	for _, d := range []struct {
+		name   string
+		v      time.Duration
+		atOnce bool
+	}{
+		{"Lease", c.Lease, false}, {"Heartbeat", c.Heartbeat, false}, {"Settle", c.Settle, true}, {"Drain", c.Drain, false},
+		{"Grace", c.Grace, true}, {"Orphan", c.Orphan, true}, {"Return", c.Return, true},
+	} {
+		switch {
+		case d.v > maxDuration:
+			return fmt.Errorf("rota: Config.%s is %v: the most is %v", d.name, d.v, maxDuration)
+		case d.v == AtOnce && d.atOnce:
+		case d.v < 0:
+			return fmt.Errorf("rota: Config.%s is %v: it cannot be negative", d.name, d.v)
+		}
+	}
+	return checkTiming(c.timing())
+}
+
+// checkTiming refuses timings that would be unsafe or could not work.
+func checkTiming(t core.Timing) error {
+	switch w, b := t.W(), t.B(); {
+	case t.Lease <= t.Margin:
+		return fmt.Errorf("rota: a lease of %v leaves no time after the %v it takes to stop: make it longer", t.Lease, t.Margin)
+	case 2*t.Heartbeat+t.Margin >= t.Lease:
+		return fmt.Errorf("rota: a heartbeat of %v is too slow for a lease of %v: two heartbeats and the %v it takes to stop must fit into the lease; use a heartbeat below %v or a lease above %v",
+			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, (2*t.Heartbeat*10+8)/9)
+	case w <= b:
+		return fmt.Errorf("rota: with a lease of %v a silent member is declared dead after %v, and with a heartbeat of %v a healthy one may be silent for %v: make the lease longer or the heartbeat shorter",
+			t.Lease, w, t.Heartbeat, b)
+	case t.Drain <= t.Margin:
+		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.Drain, t.Margin, t.Lease)
+	}
+	return nil
+}
+
+// tight tells when deaths in one instant may take two plans: W < 2B.
+func tight(t core.Timing) (string, bool) {
+	if t.W() >= 2*t.B() {
+		return "", false
+	}
+	return fmt.Sprintf("a lease of %v is short for a heartbeat of %v: members that die in one instant may take two plans instead of one; a lease of %v would do",
+		t.Lease, t.Heartbeat, 2*t.B()), true
+}
+
+func notInKey(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+}
+
+func checkName(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("rota: %s is empty", what)
+	case len(s) > most:
+		return fmt.Errorf("rota: %s %.40q… is %d bytes long: the most is %d", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("rota: %s %q is not valid UTF-8", what, s)
+	case strings.IndexFunc(s, unicode.IsControl) >= 0:
+		return fmt.Errorf("rota: %s %q has control characters", what, s)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package rota
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+)
+
+// EventKind says what an Event tells.
+type EventKind string
+
+const (
+	EventJoined    EventKind = "joined"     // the member's record is in the store
+	EventLeader    EventKind = "leader"     // this member leads
+	EventPlan      EventKind = "plan"       // this member, leading, made a plan
+	EventGrant     EventKind = "grant"      // a partition is ours: it is being started
+	EventStart     EventKind = "start"      // the source confirmed it
+	EventStop      EventKind = "stop"       // a partition is to be given up
+	EventDrained   EventKind = "drained"    // it has stopped
+	EventPaused    EventKind = "paused"     // no lease: everything has stopped
+	EventResumed   EventKind = "resumed"    // the lease is back
+	EventDead      EventKind = "dead"       // this member declared another dead
+	EventEvicted   EventKind = "evicted"    // this member, leading, evicted another
+	EventLeaving   EventKind = "leaving"    //
+	EventLeft      EventKind = "left"       //
+	EventFenced    EventKind = "fenced"     //
+	EventOrphaned  EventKind = "orphaned"   //
+	EventStoreLost EventKind = "store_lost" // the store lost acknowledged writes
+	EventCondition EventKind = "condition"  // something a person should know
+	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
+)
+
+// An Event is something that happened to a member.
+type Event struct {
+	Kind      EventKind
+	Time      time.Time
+	Member    string
+	Session   string
+	Partition string
+	Token     Token
+	Plan      uint64
+	About     string // another member's session
+	Because   string
+	N         int // EventMissed: how many; EventPlan: how many partitions change hands
+}
+
+// ringSize is how many events are kept for slow readers.
+const ringSize = 1024
+
+// ring keeps the newest events for any number of readers and never blocks the
+// writer: a reader that falls behind is told how much it missed.
+type ring struct {
+	mu   sync.Mutex
+	buf  []Event
+	next uint64 // number of the next event
+	wake chan struct{}
+}
+
+func (r *ring) init() {
+	r.buf = make([]Event, ringSize)
+	r.wake = make(chan struct{})
+}
+
+func (r *ring) add(e Event) {
+	r.mu.Lock()
+	r.buf[r.next%ringSize] = e
+	r.next++
+	wake := r.wake
+	r.wake = make(chan struct{})
+	r.mu.Unlock()
+	close(wake)
+}
+
+// read returns the event numbered at, or how many were missed, or what to wait
+// for.
+func (r *ring) read(at uint64) (e Event, next uint64, wait chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if oldest := r.next - min(r.next, ringSize); at < oldest {
+		return Event{Kind: EventMissed, N: int(oldest - at)}, oldest, nil
+	}
+	if at == r.next {
+		return Event{}, at, r.wake
+	}
+	return r.buf[at%ringSize], at + 1, nil
+}
+
+// Events yields what happens to the member from the call on, until ctx ends or
+// Run has returned and everything was told. The reader may be slow: it then gets
+// one EventMissed with the number of events it missed instead of them.
+func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
+	m.ring.mu.Lock()
+	at := m.ring.next
+	m.ring.mu.Unlock()
+	return func(yield func(Event) bool) {
+		for {
+			e, next, wait := m.ring.read(at)
+			if wait == nil {
+				at = next
+				if !yield(e) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return
+			case <-m.ended:
+				if _, _, wait := m.ring.read(at); wait != nil {
+					return
+				}
+			}
+		}
+	}
+}

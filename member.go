@@ -1,0 +1,132 @@
+package rota
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+)
+
+// How Run can end, besides nil after a leave in good order.
+var (
+	// ErrFenced: the group has declared this session dead or evicted it, or its
+	// record is gone. Everything has stopped.
+	ErrFenced = errors.New("rota: fenced: the group has ended this session")
+	// ErrOrphaned: the store could not be reached for longer than the lease and
+	// the orphan time. Everything had stopped by the end of the lease.
+	ErrOrphaned = errors.New("rota: orphaned: no lease for too long")
+	// ErrStoreLost: the store has lost writes it had acknowledged. Every session
+	// ends, and a new incarnation begins.
+	ErrStoreLost = errors.New("rota: the store has lost acknowledged writes")
+	// ErrPlanUnwritable: this member led, its heartbeats arrived and its plans
+	// did not.
+	ErrPlanUnwritable = errors.New("rota: the plan could not be written for longer than a lease")
+	// ErrBug: an assertion of rota itself was broken. Everything was stopped.
+	ErrBug = errors.New("rota: bug")
+)
+
+// A Member takes part in a group.
+type Member struct {
+	cfg    Config
+	timing core.Timing
+	name   string
+	log    *slog.Logger
+	clock  clock
+	ring   ring
+	ran    atomic.Bool
+	asks   chan chan Status
+	ended  chan struct{}
+}
+
+// New checks the configuration. It does not connect to anything; Run does.
+func New(cfg Config) (*Member, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: newClock(),
+		asks: make(chan chan Status), ended: make(chan struct{})}
+	if m.name == "" {
+		host, _ := os.Hostname()
+		m.name = fmt.Sprintf("%s-%d-%04x", host, os.Getpid(), uint16(random()))
+	}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	if m.cfg.Abort == nil {
+		m.cfg.Abort = func(err error) {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(4)
+		}
+	}
+	if m.cfg.Attempts == 0 {
+		m.cfg.Attempts = 5
+	}
+	m.ring.init()
+	return m, nil
+}
+
+// Name is the member's name.
+func (m *Member) Name() string { return m.name }
+
+// Run joins the group and works until ctx ends; then it drains, leaves and
+// returns nil. It returns an error when the session was ended otherwise, unless
+// Config.Rejoin brings it back under a new one. When it returns, nothing of it
+// is left running. It can be called once.
+func (m *Member) Run(ctx context.Context) error {
+	if m.ran.Swap(true) {
+		return errors.New("rota: Run was called before: make another Member")
+	}
+	defer close(m.ended)
+	if note, ok := tight(m.timing); ok {
+		m.log.Warn(note)
+		m.emit(Event{Kind: EventCondition, Because: note})
+	}
+	for {
+		err := newSession(m).run(ctx)
+		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) {
+			return err
+		}
+		m.log.Info("joining again under a new session", "member", m.name, "because", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(m.timing.Retry):
+		}
+	}
+}
+
+func (m *Member) emit(e Event) {
+	e.Member = m.name
+	e.Time = time.Now()
+	m.ring.add(e)
+}
+
+func random() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return max(binary.LittleEndian.Uint64(b[:]), 1)
+}
+
+// endError is how the user hears of a session's end.
+func endError(c core.Cause) error {
+	switch c {
+	case core.ByLeave:
+		return nil
+	case core.ByFence:
+		return ErrFenced
+	case core.ByOrphan:
+		return ErrOrphaned
+	case core.ByStore:
+		return ErrStoreLost
+	case core.ByFailure:
+		return ErrPlanUnwritable
+	}
+	return nil
+}

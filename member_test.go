@@ -1,0 +1,133 @@
+package rota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// group is members of one process on one store and one source, for tests.
+type group struct {
+	t     *testing.T
+	store *rotatest.MemStore
+	src   *rotatest.MemSource
+	wg    sync.WaitGroup
+	mu    sync.Mutex
+	owner map[string]string // partition → member that handles it now
+	count map[string]int
+}
+
+func newGroup(t *testing.T, partitions int) *group {
+	return &group{t: t, store: rotatest.NewMemStore(), src: rotatest.NewMemSource(8, rotatest.Names(partitions)...),
+		owner: map[string]string{}, count: map[string]int{}}
+}
+
+// handle fails the test when two members handle one partition at once.
+func (g *group) handle(name string, work time.Duration) func(context.Context, rota.Message) error {
+	return func(ctx context.Context, msg rota.Message) error {
+		g.mu.Lock()
+		if o := g.owner[msg.Partition]; o != "" {
+			g.t.Errorf("%s and %s handle %s at once", o, name, msg.Partition)
+		}
+		g.owner[msg.Partition] = name
+		g.mu.Unlock()
+		time.Sleep(work)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.owner[msg.Partition] = ""
+		g.count[msg.Partition]++
+		return nil
+	}
+}
+
+// start runs a member until leave is called; err then holds what Run returned.
+func (g *group) start(name string, tune func(*rota.Config)) (m *rota.Member, leave func() error) {
+	cfg := rota.Config{Group: "test", Store: g.store, Source: g.src, Name: name, NewGroup: true, Handle: g.handle(name, time.Millisecond),
+		Abort: func(err error) { g.t.Errorf("abort: %v", err) }}
+	if tune != nil {
+		tune(&cfg)
+	}
+	m, err := rota.New(cfg)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	g.wg.Go(func() { done <- m.Run(ctx) })
+	var once sync.Once
+	var end error
+	return m, func() error {
+		once.Do(func() { cancel(); end = <-done })
+		return end
+	}
+}
+
+func counts(st rota.Status) string {
+	by := map[string]int{}
+	for _, m := range st.Members {
+		by[m.Name] = m.Partitions
+	}
+	return fmt.Sprint(by)
+}
+
+func TestAGroupShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 6)
+		for i := range 6 {
+			for j := range 200 {
+				g.src.Publish(fmt.Sprintf("q%d", i), []byte(fmt.Sprint(j)))
+			}
+		}
+		m1, leave1 := g.start("c1", nil)
+		time.Sleep(300 * time.Millisecond)
+		if got := counts(m1.Status()); got != "map[c1:6]" {
+			t.Errorf("alone: %s", got)
+		}
+		m2, leave2 := g.start("c2", nil)
+		time.Sleep(300 * time.Millisecond)
+		if got := counts(m1.Status()); got != "map[c1:3 c2:3]" {
+			t.Errorf("with a second: %s", got)
+		}
+		if got := len(m2.Status().Waits); got != 0 {
+			t.Errorf("%d partitions wait", got)
+		}
+		if err := leave1(); err != nil {
+			t.Errorf("leaving: %v", err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if got := counts(m2.Status()); got != "map[c1:0 c2:6]" {
+			t.Errorf("after the leader left: %s", got)
+		}
+		time.Sleep(5 * time.Second)
+		if err := leave2(); err != nil {
+			t.Errorf("leaving: %v", err)
+		}
+		for i := range 6 {
+			if n := g.src.Backlog(fmt.Sprintf("q%d", i)); n != 0 {
+				t.Errorf("q%d: %d messages are left", i, n)
+			}
+		}
+		g.wg.Wait()
+	})
+}
+
+func TestStoreGoneMeansOrphaned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		_, leave := g.start("c1", nil)
+		time.Sleep(time.Second)
+		g.store.Close()
+		time.Sleep(time.Minute)
+		if err := leave(); !errors.Is(err, rota.ErrOrphaned) {
+			t.Errorf("Run returned %v, want ErrOrphaned", err)
+		}
+		g.wg.Wait()
+	})
+}

@@ -1,0 +1,64 @@
+package rota
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// metaCell is metadata that changes while somebody looks at it.
+type metaCell struct {
+	mu   sync.Mutex
+	meta Meta
+	next chan struct{}
+}
+
+func (c *metaCell) set(m Meta) {
+	c.mu.Lock()
+	old := c.next
+	c.meta, c.next = m, make(chan struct{})
+	c.mu.Unlock()
+	if old != nil {
+		close(old)
+	}
+}
+
+func (c *metaCell) now() (Meta, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.meta), c.next
+}
+
+func (s *session) metaOf(id record.ID) Meta {
+	r := s.node.Roster()
+	if r == nil || int(id) >= len(r.Entries) {
+		return nil
+	}
+	m := Meta{}
+	for _, p := range r.Entries[id].Meta {
+		m[p.Key] = p.Value
+	}
+	return m
+}
+
+// tellMeta gives the running partitions what a new roster says of them.
+func (s *session) tellMeta() {
+	for _, r := range s.runs {
+		m := s.metaOf(r.id)
+		if old, _ := r.meta.now(); !maps.Equal(old, m) {
+			r.meta.set(m)
+		}
+	}
+}
+
+func pairs(m Meta) []record.Pair {
+	var out []record.Pair
+	for k, v := range m {
+		out = append(out, record.Pair{Key: k, Value: v})
+	}
+	slices.SortFunc(out, func(a, b record.Pair) int { return cmp.Compare(a.Key, b.Key) })
+	return out
+}

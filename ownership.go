@@ -1,0 +1,52 @@
+package rota
+
+import (
+	"fmt"
+)
+
+// An Ownership is one partition while this member owns it. It is handed to
+// Source.Consume, and good until that returns.
+type Ownership struct{ r *run }
+
+// Partition is the partition's name.
+func (o Ownership) Partition() string { return o.r.name }
+
+// Token fences this ownership: higher than every former owner's.
+func (o Ownership) Token() Token { return Token(o.r.token) }
+
+// Session names this start of this member. A sink that sees one token from two
+// sessions refuses the second.
+func (o Ownership) Session() string { return o.r.s.id.String() }
+
+// Stop is closed when the partition is to be given up: finish what was fetched,
+// settle it, close what is open at the broker and return nil. There is time: the
+// partition is still ours.
+func (o Ownership) Stop() <-chan struct{} { return o.r.stop }
+
+// Started says that the broker has confirmed the subscription. Until then the
+// group counts the partition as not consumed yet.
+func (o Ownership) Started() { o.r.confirm() }
+
+// Check returns ErrLost when the lease is over or the ownership has ended. Ask
+// directly before an effect, not a while ago: a process may have been frozen
+// since.
+func (o Ownership) Check() error { return o.r.check() }
+
+// Settle runs f, which tells the broker that messages are done, if the
+// partition is still ours.
+func (o Ownership) Settle(f func() error) error {
+	if err := o.r.check(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Meta is the partition's metadata as it is now; the channel closes at the next
+// change.
+func (o Ownership) Meta() (Meta, <-chan struct{}) { return o.r.meta.now() }
+
+// Progress tells the watchdog that work goes on, for sources that do not
+// deliver messages one by one.
+func (o Ownership) Progress(n int) { o.r.progress(n) }
+
+func (o Ownership) String() string { return fmt.Sprintf("%s@%d", o.r.name, o.r.token) }

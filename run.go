@@ -1,0 +1,306 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// How often a source may fail in a row before its partition is given up, and how
+// long it waits in between.
+const (
+	sourceFailures = 5
+	firstBackoff   = 100 * time.Millisecond
+	lastBackoff    = 10 * time.Second
+)
+
+// A run is one partition being consumed: one call of Source.Consume after the
+// other, until the plan or the lease says otherwise.
+type run struct {
+	s      *session
+	id     record.ID
+	token  record.Token
+	name   string
+	ctx    context.Context
+	cancel context.CancelFunc
+	stop   chan struct{}
+	once   sync.Once
+	meta   metaCell
+
+	lost  atomic.Bool  // cancelled: no effect is ours any more
+	begun atomic.Bool  // the source has confirmed this call of Consume
+	busy  atomic.Int32 // handlers at work
+	moved atomic.Int64 // messages handled
+	seat  *seat        // its place at the gate of equal rate
+}
+
+func (s *session) startRun(a *core.Action) {
+	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, stop: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancel(s.ctx)
+	r.meta.set(s.metaOf(a.ID))
+	r.seat = s.pace.join()
+	s.runs[a.ID] = r
+	s.tellRun(EventGrant, r, "")
+	s.goDo(r.live)
+}
+
+// end asks the run to stop: gracefully, or at once.
+func (r *run) end(now bool) {
+	r.once.Do(func() {
+		r.s.tellRun(EventStop, r, "")
+		close(r.stop)
+	})
+	if now {
+		r.lost.Store(true)
+		r.cancel()
+	}
+}
+
+// check: directly before every delivery and every settlement, on the clock that
+// counts suspend. A watchdog alone lets a process that wakes from a freeze act
+// before the watchdog does.
+func (r *run) check() error {
+	if r.lost.Load() || r.s.over.Load() || int64(r.s.m.clock.now()) >= r.s.lease.Load() {
+		return ErrLost
+	}
+	return nil
+}
+
+func (r *run) confirm() {
+	if !r.begun.Swap(true) {
+		r.s.tellRun(EventStart, r, "")
+		r.s.send(core.Event{Kind: core.Started, ID: r.id, Token: r.token})
+	}
+}
+
+func (r *run) progress(n int) { r.moved.Add(int64(n)) }
+
+func (r *run) asked() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return r.ctx.Err() != nil
+	}
+}
+
+// live calls Consume until the run is to end or its source has failed too often.
+func (r *run) live() {
+	kind, because := core.Stopped, ""
+	defer func() {
+		r.cancel()
+		r.seat.leave()
+		r.s.tellRun(EventDrained, r, because)
+		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
+	}()
+	fails, wait := 0, firstBackoff
+	for {
+		before := r.moved.Load()
+		err := r.consume()
+		if r.asked() {
+			return
+		}
+		if r.moved.Load() != before {
+			fails, wait = 0, firstBackoff
+		}
+		fails++
+		if err != nil {
+			because = fmt.Sprintf("the source failed: %v", err)
+			r.s.condition(fmt.Sprintf("%s: %s", r.name, because))
+		}
+		if fails >= sourceFailures {
+			kind = core.GivenUp
+			return
+		}
+		select {
+		case <-r.stop:
+			return
+		case <-r.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, lastBackoff)
+		r.begun.Store(false)
+		r.s.send(core.Event{Kind: core.Retrying, ID: r.id, Token: r.token})
+	}
+}
+
+func (r *run) consume() error {
+	src := r.s.m.cfg.Source
+	if _, isFunc := src.(*funcSource); isFunc {
+		r.busy.Add(1) // there is no telling when it acts
+		defer r.busy.Add(-1)
+	}
+	return src.Consume(r.ctx, Ownership{r}, r.deliver)
+}
+
+// deliver hands messages to the handler. See Deliver.
+func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
+	for i := range msgs {
+		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.s.id.String()
+		msgs[i].Attempt = max(msgs[i].Attempt, 1)
+	}
+	c := &r.s.m.cfg
+	switch {
+	case c.HandleBatch != nil:
+		return r.batch(ctx, msgs)
+	case c.Parallel > 1:
+		return r.parallel(ctx, msgs)
+	}
+	for i := range msgs {
+		if err := r.one(ctx, &msgs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(msgs), nil
+}
+
+// one handles one message, trying again in place until it is done, dead, or the
+// partition is to be given up.
+func (r *run) one(ctx context.Context, msg *Message) error {
+	wait := firstBackoff
+	for {
+		if err := r.gate(ctx); err != nil {
+			return err
+		}
+		r.busy.Add(1)
+		err := r.s.m.cfg.Handle(r.ctx, *msg)
+		r.busy.Add(-1)
+		if err == nil {
+			r.done(1)
+			return nil
+		}
+		if r.check() != nil {
+			return ErrLost
+		}
+		if msg.Attempt >= r.s.m.cfg.Attempts {
+			return fmt.Errorf("%w: %w", ErrDead, err)
+		}
+		msg.Attempt++
+		if err := r.pause(wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, lastBackoff)
+	}
+}
+
+// gate lets a delivery pass when it is this partition's turn and the lease
+// holds. The lease is asked last.
+func (r *run) gate(ctx context.Context) error {
+	if err := r.seat.wait(r.ctx); err != nil {
+		return ErrLost
+	}
+	if err := ctx.Err(); err != nil {
+		return ErrLost
+	}
+	return r.check()
+}
+
+// pause waits before another try; a stop ends the wait, and the message goes
+// back.
+func (r *run) pause(d time.Duration) error {
+	r.seat.rest()
+	select {
+	case <-time.After(d):
+		return nil
+	case <-r.stop:
+		return ErrStop
+	case <-r.ctx.Done():
+		return ErrLost
+	}
+}
+
+func (r *run) done(n int) {
+	r.moved.Add(int64(n))
+	r.seat.moved(n)
+}
+
+// batch hands all messages over in one call, and again what was not done.
+func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
+	wait := firstBackoff
+	for n < len(msgs) {
+		if err := r.gate(ctx); err != nil {
+			return n, err
+		}
+		r.busy.Add(1)
+		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
+		r.busy.Add(-1)
+		k = min(max(k, 0), len(msgs)-n)
+		if err == nil && k == 0 {
+			err = errors.New("the handler did nothing and named no error")
+		}
+		r.done(k)
+		n += k
+		if err == nil || n == len(msgs) {
+			continue
+		}
+		if r.check() != nil {
+			return n, ErrLost
+		}
+		if msgs[n].Attempt >= r.s.m.cfg.Attempts {
+			return n, fmt.Errorf("%w: %w", ErrDead, err)
+		}
+		msgs[n].Attempt++
+		if err := r.pause(wait); err != nil {
+			return n, err
+		}
+		wait = min(2*wait, lastBackoff)
+	}
+	return n, nil
+}
+
+// parallel handles several messages at once and still returns a prefix: what is
+// done behind the first that is not done will be done again.
+func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
+	errs := make([]error, len(msgs))
+	slots := make(chan struct{}, r.s.m.cfg.Parallel)
+	var wg sync.WaitGroup
+	for i := range msgs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = r.one(ctx, &msgs[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(msgs), nil
+}
+
+// abort: something still runs at the end of its lease, or of its drain time. A
+// handler at work can only be ended with its process. What merely has not
+// returned yet can do no harm, for nothing passes the gate any more; it gets as
+// long as a stop may take.
+func (s *session) abort() {
+	for _, r := range s.runs {
+		if r.busy.Load() > 0 {
+			s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
+			return
+		}
+	}
+	s.abortAt = time.Now().Add(s.m.timing.Margin)
+}
+
+// forceStop is abort's second thought.
+func (s *session) forceStop() {
+	if s.abortAt.IsZero() || time.Now().Before(s.abortAt) {
+		return
+	}
+	s.abortAt = time.Time{}
+	for _, r := range s.runs {
+		if r.lost.Load() {
+			s.m.cfg.Abort(fmt.Errorf("rota: %s: the source does not stop %s; only the end of the process ends it", s.m.name, r.name))
+			return
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A session is one life of a member: one goroutine that feeds the core and does
+// what it orders. Store calls, watches and partitions run beside it and come
+// back as events; they are all gone when run returns.
+type session struct {
+	m     *Member
+	id    record.Session
+	node  *core.Node
+	inbox chan core.Event
+	ctx   context.Context // of everything the session starts; outlives the user's
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	timer *time.Timer
+
+	lease atomic.Int64 // core.Time until which ownerships are trusted
+	over  atomic.Bool  // the session has ended: no ownership is good any more
+	runs  map[record.ID]*run
+	pace  pacer
+
+	watches map[string]context.CancelFunc
+	roster  *record.Roster
+	ended   bool
+	cause   core.Cause
+	abortAt time.Time // when to end by force what still has not stopped
+	trail   trail
+}
+
+func newSession(m *Member) *session {
+	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256),
+		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	cfg := &core.Config{
+		Session:  s.id,
+		Name:     m.name,
+		Timing:   m.timing,
+		Fresh:    m.cfg.NewGroup,
+		Volatile: classOf(m.cfg.Store) >= ClassC || classOf(m.cfg.Store) == ClassUnknown,
+		Era:      uint32(time.Now().Unix() / 4),
+		Hash:     uint32(s.id) ^ uint32(s.id>>32),
+		Self:     self(&m.cfg),
+	}
+	if m.cfg.Mode == Eager {
+		cfg.Mode = record.Eager
+	}
+	if m.cfg.Strategy == Range {
+		cfg.Strategy = core.Range
+	}
+	s.node = core.New(cfg)
+	return s
+}
+
+func classOf(st Store) Class {
+	if c, ok := st.(Classifier); ok {
+		return c.Class()
+	}
+	return ClassUnknown
+}
+
+// self is what a member says of itself in every record.
+func self(c *Config) *record.Member {
+	m := &record.Member{Host: thisHost()}
+	for k, v := range c.Labels {
+		m.Labels = append(m.Labels, record.Pair{Key: k, Value: v})
+	}
+	slices.SortFunc(m.Labels, func(a, b record.Pair) int {
+		if a.Key < b.Key {
+			return -1
+		}
+		return 1
+	})
+	return m
+}
+
+// run lives the session and returns how it ended.
+func (s *session) run(ctx context.Context) (err error) {
+	s.timer = time.NewTimer(0)
+	defer func() {
+		s.timer.Stop()
+		s.stop()
+		s.drainInbox()
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			bug, ok := p.(core.Bug)
+			if !ok {
+				panic(p) // a handler's panic is a crash, and meant to be
+			}
+			err = s.bug(bug)
+		}
+	}()
+	s.watch("plan", false)
+	s.watch("roster", false)
+	s.step(core.Event{Kind: core.Begin})
+	leave := ctx.Done()
+	for !s.ended {
+		select {
+		case ev := <-s.inbox:
+			s.step(ev)
+		case <-s.timer.C:
+			s.forceStop()
+			s.step(core.Event{Kind: core.Tick})
+		case ask := <-s.m.asks:
+			ask <- s.status()
+		case <-leave:
+			leave = nil
+			s.step(core.Event{Kind: core.Leave})
+		}
+	}
+	return endError(s.cause)
+}
+
+// drainInbox waits for everything the session started, taking what it still
+// sends so that nobody blocks.
+func (s *session) drainInbox() {
+	done := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-s.inbox:
+		case <-done:
+			return
+		}
+	}
+}
+
+// bug: an assertion of the core was broken. Whatever it would have decided next
+// cannot be trusted, so everything stops; the others will see the silence.
+func (s *session) bug(b core.Bug) error {
+	s.over.Store(true)
+	for _, r := range s.runs {
+		r.cancel()
+	}
+	s.m.emit(Event{Kind: EventCondition, Session: s.id.String(), Because: b.Error()})
+	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
+}
+
+// step gives the core one event and does what it says.
+func (s *session) step(ev core.Event) {
+	if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
+		s.dropRun(&ev)
+	}
+	now := s.m.clock.now()
+	s.trail.add(now, &ev)
+	acts := s.node.Step(now, ev)
+	s.lease.Store(int64(s.node.Lease()))
+	for i := range acts {
+		s.do(&acts[i])
+	}
+	if r := s.node.Roster(); r != s.roster {
+		s.roster = r
+		s.tellMeta()
+	}
+	s.arm()
+}
+
+func (s *session) dropRun(ev *core.Event) {
+	if r := s.runs[ev.ID]; r != nil && r.token == ev.Token {
+		delete(s.runs, ev.ID)
+	}
+	if len(s.runs) == 0 {
+		s.abortAt = time.Time{}
+	}
+}
+
+// arm sets the one timer for what comes first.
+func (s *session) arm() {
+	next := s.node.Next()
+	d := time.Hour
+	if next != core.Never {
+		d = min(d, max(next.Sub(s.m.clock.now()), 0))
+	}
+	if !s.abortAt.IsZero() {
+		d = min(d, max(time.Until(s.abortAt), 0))
+	}
+	s.timer.Reset(d)
+}
+
+func (s *session) do(a *core.Action) {
+	switch a.Do {
+	case core.DoCall:
+		s.call(*a)
+	case core.DoWatch:
+		s.setWatch(a.Watch)
+	case core.DoStart:
+		s.startRun(a)
+	case core.DoStop, core.DoCancel:
+		if r := s.runs[a.ID]; r != nil && r.token == a.Token {
+			r.end(a.Do == core.DoCancel)
+		}
+	case core.DoAsk:
+		s.goDo(s.ask)
+	case core.DoClose:
+		s.goDo(func() { s.send(core.Event{Kind: core.Closed}) })
+	case core.DoAbort:
+		s.abort()
+	case core.DoEnd:
+		s.ended, s.cause = true, a.Cause
+		s.over.Store(true)
+		s.tellEnd(a.Cause)
+	case core.DoNote:
+		s.note(a)
+	}
+}
+
+// goDo runs f beside the loop; the session waits for it before it ends.
+func (s *session) goDo(f func()) { s.wg.Go(f) }
+
+// send gives an event to the loop, unless the session is over.
+func (s *session) send(ev core.Event) {
+	select {
+	case s.inbox <- ev:
+	case <-s.ctx.Done():
+	}
+}
+
+// ask asks the source for its partitions.
+func (s *session) ask() {
+	ctx, cancel := context.WithTimeout(s.ctx, max(s.m.timing.CallTime(), 5*time.Second))
+	defer cancel()
+	list, err := s.m.cfg.Source.Partitions(ctx)
+	ev := core.Event{Kind: core.Listed}
+	if l, ok := s.m.cfg.Source.(Lister); ok {
+		ev.Flag = l.ListsAll()
+	}
+	if err == nil {
+		ev.Listing, err = listing(list)
+	}
+	if err != nil {
+		ev.Outcome = core.Unknown
+		s.condition(fmt.Sprintf("the source does not tell its partitions: %v", err))
+	}
+	s.send(ev)
+}
+
+// listing checks what a source lists.
+func listing(list []Partition) ([]record.Partition, error) {
+	if len(list) == 0 {
+		return nil, errors.New("it lists none")
+	}
+	seen := map[string]bool{}
+	var out []record.Partition
+	for _, p := range list {
+		if err := checkName("partition name", p.Name, 256); err != nil {
+			return nil, err
+		}
+		if seen[p.Name] {
+			return nil, fmt.Errorf("it lists %q twice", p.Name)
+		}
+		seen[p.Name] = true
+		out = append(out, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
+	}
+	return out, nil
+}
+
+// condition tells people something; it changes nothing.
+func (s *session) condition(text string) {
+	s.m.log.Warn(text, "member", s.m.name)
+	s.m.emit(Event{Kind: EventCondition, Session: s.id.String(), Because: text})
+}
+
+// trail keeps the newest events, for the day an assertion breaks.
+type trail struct {
+	lines [64]string
+	n     int
+}
+
+func (t *trail) add(now core.Time, ev *core.Event) {
+	t.lines[t.n%len(t.lines)] = fmt.Sprintf("%d kind %d verb %d key %v outcome %d", now, ev.Kind, ev.Verb, ev.Key, ev.Outcome)
+	t.n++
+}
+
+func (t *trail) String() string {
+	s := ""
+	for i := max(0, t.n-len(t.lines)); i < t.n; i++ {
+		s += t.lines[i%len(t.lines)] + "\n"
+	}
+	return s
+}

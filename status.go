@@ -1,0 +1,218 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// Phase is what a group is doing.
+type Phase string
+
+const (
+	Sentinel  Phase = "sentinel"  // at rest
+	Computing Phase = "computing" // about to plan
+	Changing  Phase = "changing"  // partitions are changing hands
+)
+
+// A Status is a group as one observer sees it.
+type Status struct {
+	Group      string
+	Leader     string // session
+	Term       uint64
+	Plan       uint64
+	Gen        uint64
+	Phase      Phase
+	Hold       bool // nothing is granted until every lease there may have been is over
+	Mode       Mode
+	Class      Class
+	Members    []MemberInfo
+	Partitions []PartitionInfo
+	Waits      []Wait
+}
+
+// MemberInfo is one member's record.
+type MemberInfo struct {
+	Name       string
+	Session    string
+	State      string // LIVE, LEAVING, EVICTED, DEAD, LEFT
+	Planned    bool   // the plan counts on it
+	Partitions int
+	Labels     map[string]string
+	Sent       time.Time // of its last heartbeat, on its own wall clock
+	Lease      time.Duration
+	Heartbeat  time.Duration
+}
+
+// PartitionInfo is one partition's row in the plan.
+type PartitionInfo struct {
+	Name   string
+	State  string // FREE, OWNED, REVOKING
+	Owner  string // session
+	To     string // session that gets it next
+	Token  Token
+	Reason string
+	Meta   Meta
+}
+
+// A Wait is a partition that is not yet where the plan wants it.
+type Wait struct {
+	Partition string
+	For       string // what is waited for, in words
+	Member    string // session
+}
+
+// Status is the group as this member sees it: the newest plan it knows. It waits
+// until Run can answer, or returns what there is if Run has not begun or is
+// over.
+func (m *Member) Status() Status {
+	if !m.ran.Load() {
+		return Status{Group: m.cfg.Group}
+	}
+	ask := make(chan Status, 1)
+	select {
+	case m.asks <- ask:
+		return <-ask
+	case <-m.ended:
+		return Status{Group: m.cfg.Group}
+	}
+}
+
+func (s *session) status() Status {
+	st := Status{Group: s.m.cfg.Group, Class: classOf(s.m.cfg.Store)}
+	fill(&st, s.node.Plan(), s.node.Roster(), s.node.Members())
+	return st
+}
+
+// Inspect reads a group's state from the store, without joining it.
+func Inspect(ctx context.Context, store Store, group string) (Status, error) {
+	st := Status{Group: group, Class: classOf(store)}
+	var plan *record.Plan
+	var roster *record.Roster
+	var members []*record.Member
+	for batch, err := range store.Watch(ctx, group+"/") {
+		if err != nil {
+			return st, fmt.Errorf("inspect %s: %w", group, err)
+		}
+		for _, e := range batch {
+			x, err := decodeEntry(group, e)
+			if err != nil {
+				return st, fmt.Errorf("inspect %s: %s: %w", group, e.Key, err)
+			}
+			switch {
+			case x.Plan != nil:
+				plan = x.Plan
+			case x.Roster != nil:
+				roster = x.Roster
+			case x.Member != nil:
+				members = append(members, x.Member)
+			}
+		}
+		if plan == nil {
+			return st, fmt.Errorf("inspect %s: %w: no group of that name here yet", group, ErrNotFound)
+		}
+		fill(&st, plan, roster, members)
+		return st, nil
+	}
+	return st, errors.New("inspect: the watch ended before it began")
+}
+
+func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.Member) {
+	if p == nil {
+		return
+	}
+	p = p.Full()
+	st.Leader, st.Term, st.Plan, st.Gen, st.Hold = p.Leader.String(), p.Term, p.ID, p.Gen, p.Hold
+	st.Mode, st.Phase = Mode(p.Mode.String()), Sentinel
+	counts := map[record.Session]int{}
+	acks := map[record.Session]*record.Member{}
+	for _, m := range members {
+		acks[m.Session] = m
+	}
+	for i, r := range p.Rows {
+		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: r.State.String(), Token: Token(r.Token), Reason: r.Reason.String()}
+		if roster != nil && i < len(roster.Entries) {
+			e := &roster.Entries[i]
+			info.Name, info.Meta = e.Name, Meta{}
+			for _, kv := range e.Meta {
+				info.Meta[kv.Key] = kv.Value
+			}
+		}
+		if r.Owner != 0 {
+			info.Owner = r.Owner.String()
+			counts[r.Owner]++
+		}
+		if r.To != 0 {
+			info.To = r.To.String()
+		}
+		st.Partitions = append(st.Partitions, info)
+		if w, ok := waitFor(&info, &r, acks, record.ID(i), p.Incarnation); ok {
+			st.Waits = append(st.Waits, w)
+			st.Phase = Changing
+		}
+	}
+	planned := map[record.Session]bool{}
+	for _, s := range p.Members {
+		planned[s] = true
+	}
+	for _, m := range members {
+		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: m.State.String(), Planned: planned[m.Session],
+			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{}}
+		if m.Sent != 0 {
+			info.Sent = time.UnixMilli(m.Sent)
+		}
+		for _, l := range m.Labels {
+			info.Labels[l.Key] = l.Value
+		}
+		st.Members = append(st.Members, info)
+		if (m.State == record.Live) != planned[m.Session] && st.Phase == Sentinel {
+			st.Phase = Computing
+		}
+	}
+}
+
+// waitFor says in words what a row waits for.
+func waitFor(info *PartitionInfo, r *record.Row, acks map[record.Session]*record.Member, id record.ID, inc uint32) (Wait, bool) {
+	switch r.State {
+	case record.Revoking:
+		return Wait{info.Name, "its owner to stop", info.Owner}, true
+	case record.Free:
+		if r.To == 0 || r.Reason != record.NoReason {
+			return Wait{}, false
+		}
+		return Wait{info.Name, "its grant", info.To}, true
+	}
+	m := acks[r.Owner]
+	if m == nil {
+		return Wait{}, false
+	}
+	for _, s := range m.Starting {
+		if s == id {
+			return Wait{info.Name, "the source to confirm its start", info.Owner}, true
+		}
+	}
+	if m.AckInc != inc || m.AckGen < r.Rev {
+		return Wait{info.Name, "its owner to see the plan", info.Owner}, true
+	}
+	return Wait{}, false
+}
+
+func cutPrefix(s, prefix string) (string, bool) { return strings.CutPrefix(s, prefix) }
+
+// memberKey reads the session out of "member/<session>".
+func memberKey(name string) (record.Session, error) {
+	hex, ok := strings.CutPrefix(name, "member/")
+	if !ok || len(hex) != 16 {
+		return 0, errors.New("not a key of rota")
+	}
+	v, err := strconv.ParseUint(hex, 16, 64)
+	if err != nil || v == 0 {
+		return 0, errors.New("not a key of rota")
+	}
+	return record.Session(v), nil
+}
