@@ -293,7 +293,7 @@ func (c *Checker) rowChanged(e *Event) {
 		if !granted {
 			return
 		}
-		if e.At >= c.blind && e.Token <= p.high {
+		if !c.rolled && e.Token <= p.high {
 			c.fail("I3", e.At, "%s is granted as @%s after @%s", c.part(e.Part), e.Token, p.high)
 		}
 		p.high = max(p.high, e.Token)

@@ -76,7 +76,9 @@ func (n *Node) keepRoster() {
 // it returns, with the tokens that its row remembers.
 func (n *Node) deriveRoster() *record.Roster {
 	l := &n.lead
-	next := &record.Roster{Ver: max(rosterVer(n.roster), n.plan.Roster, l.minRoster) + 1}
+	// A roster that was lost, and one that took its place in a later incarnation,
+	// must not look alike: the incarnation leads the version.
+	next := &record.Roster{Ver: max(rosterVer(n.roster), n.plan.Roster, l.minRoster, uint64(n.plan.Incarnation)<<32) + 1}
 	ids := map[string]int{}
 	if n.roster != nil {
 		next.Entries = slices.Clone(n.roster.Entries)

@@ -1,0 +1,163 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Redis runs one server that writes every command to its log before it answers.
+func Redis(ctx context.Context) (*Server, error) {
+	bin, err := FindRedis()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, "redis", 1, func(s *Server) error {
+		s.url = "redis://" + s.addr
+		s.commands = []command{{path: bin, args: []string{
+			"--port", s.ports[0].String(), "--bind", "127.0.0.1", "--dir", s.data(),
+			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
+		}}}
+		s.answers = func(ctx context.Context) error {
+			return ask(ctx, s.addr, "PING\r\n", wantLine("+PONG\r\n"))
+		}
+		return nil
+	})
+}
+
+// Etcd runs a cluster of one.
+func Etcd(ctx context.Context) (*Server, error) {
+	bin, err := FindEtcd()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, "etcd", 2, func(s *Server) error {
+		s.url = "http://" + s.addr
+		peer := "http://" + s.ports[1].addr()
+		s.commands = []command{{path: bin, args: []string{
+			"--name", "n1", "--data-dir", s.data(),
+			"--listen-client-urls", s.url, "--advertise-client-urls", s.url,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "n1=" + peer,
+		}}}
+		s.answers = func(ctx context.Context) error { return get(ctx, s.url+"/health") }
+		return nil
+	})
+}
+
+// ZooKeeper runs one standalone server.
+func ZooKeeper(ctx context.Context) (*Server, error) {
+	classes, err := FindZooKeeper()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, "zookeeper", 1, func(s *Server) error {
+		s.url = "zk://" + s.addr
+		cfg, err := s.conf("zoo.cfg", fmt.Sprintf(`tickTime=500
+dataDir=%s
+clientPortAddress=127.0.0.1
+clientPort=%s
+admin.enableServer=false
+maxClientCnxns=0
+4lw.commands.whitelist=*
+`, s.data(), s.ports[0]))
+		if err != nil {
+			return err
+		}
+		s.commands = []command{java(256, "-Dzookeeper.preAllocSize=1024",
+			"-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)}
+		// ruok answers before sessions work.
+		s.answers = func(ctx context.Context) error {
+			return ask(ctx, s.addr, "srvr", func(r *bufio.Reader) error {
+				text, err := io.ReadAll(r)
+				if err == nil && !strings.Contains(string(text), "Mode:") {
+					err = fmt.Errorf("srvr answers %q", text)
+				}
+				return err
+			})
+		}
+		return nil
+	})
+}
+
+// NATS runs one server with JetStream that syncs every write to disk.
+func NATS(ctx context.Context, bin string) (*Server, error) {
+	bin, err := FindNATS(bin)
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, "nats", 2, func(s *Server) error {
+		if err := s.nats(bin, 1, ""); err != nil {
+			return err
+		}
+		s.answers, s.fit = s.fit, nil
+		return nil
+	})
+}
+
+// NATSCluster runs n servers as one cluster and returns once it has a leader.
+// Each can be stopped, killed, frozen by itself; see [Server.Ready].
+func NATSCluster(ctx context.Context, bin string, n int) ([]*Server, error) {
+	bin, err := FindNATS(bin)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*Server
+	for range n {
+		// How they are run takes the ports of all, so it follows below.
+		s, err := create("nats", 3, func(*Server) error { return nil })
+		if err != nil {
+			return nil, errors.Join(err, CloseAll(nodes))
+		}
+		nodes = append(nodes, s)
+	}
+	var routes []string
+	for _, s := range nodes {
+		routes = append(routes, "nats://"+s.ports[2].addr())
+	}
+	for i, s := range nodes {
+		cluster := fmt.Sprintf("cluster { name: rota, listen: %q, routes: [ %s ] }\n", s.ports[2].addr(), strings.Join(routes, ", "))
+		err := s.nats(bin, i+1, cluster)
+		if err == nil {
+			err = s.Start(ctx)
+		}
+		if err != nil {
+			return nil, errors.Join(err, CloseAll(nodes))
+		}
+	}
+	for _, s := range nodes {
+		if err := s.Ready(ctx); err != nil {
+			return nil, errors.Join(err, CloseAll(nodes))
+		}
+	}
+	return nodes, nil
+}
+
+// CloseAll closes every one of them.
+func CloseAll(all []*Server) error {
+	var errs []error
+	for _, s := range all {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// nats fills in how the i-th server of a cluster is run.
+func (s *Server) nats(bin string, i int, cluster string) error {
+	s.url = "nats://" + s.addr
+	cfg, err := s.conf("nats.conf", fmt.Sprintf(`server_name: n%d
+listen: %q
+http: %q
+jetstream { store_dir: %q, sync_interval: always }
+%s`, i, s.addr, s.ports[1].addr(), s.data(), cluster))
+	if err != nil {
+		return err
+	}
+	s.commands = []command{{path: bin, args: []string{"-c", cfg}}}
+	health := "http://" + s.ports[1].addr() + "/healthz"
+	s.answers = func(ctx context.Context) error { return get(ctx, health+"?js-enabled-only=true") }
+	s.fit = func(ctx context.Context) error { return get(ctx, health) }
+	return nil
+}

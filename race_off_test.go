@@ -1,0 +1,5 @@
+//go:build !race
+
+package rota_test
+
+const raceEnabled = false

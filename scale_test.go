@@ -1,0 +1,121 @@
+package rota_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// crowd is many members that own partitions and do nothing with them but keep
+// count: at every moment at most one runs a partition.
+type crowd struct {
+	t     *testing.T
+	store rota.Store
+	names []string
+	mu    sync.Mutex
+	runs  map[string]string
+	plans int
+	wg    sync.WaitGroup
+}
+
+func (c *crowd) join(name string) (leave context.CancelFunc) {
+	m, err := rota.New(rota.Config{Group: "crowd", Store: c.store, Name: name, NewGroup: true,
+		Source: rota.Func(c.names, func(ctx context.Context, own rota.Ownership) error {
+			c.mu.Lock()
+			if o := c.runs[own.Partition()]; o != "" {
+				c.t.Errorf("%s and %s run %s at once", o, name, own.Partition())
+			}
+			c.runs[own.Partition()] = name
+			c.mu.Unlock()
+			select {
+			case <-own.Stop():
+			case <-ctx.Done():
+			}
+			c.mu.Lock()
+			c.runs[own.Partition()] = ""
+			c.mu.Unlock()
+			return nil
+		})})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := m.Events(ctx)
+	c.wg.Go(func() {
+		for e := range events {
+			if e.Kind == rota.EventPlan {
+				c.mu.Lock()
+				c.plans++
+				c.mu.Unlock()
+			}
+		}
+	})
+	c.wg.Go(func() {
+		if err := m.Run(ctx); err != nil {
+			c.t.Errorf("%s: %v", name, err)
+		}
+	})
+	return cancel
+}
+
+// settled counts partitions that run and plans since the last call.
+func (c *crowd) settled(what string, plans int) {
+	c.t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	run := 0
+	for _, o := range c.runs {
+		if o != "" {
+			run++
+		}
+	}
+	if run != len(c.names) {
+		c.t.Errorf("%s: %d of %d partitions run", what, run, len(c.names))
+	}
+	if c.plans != plans {
+		c.t.Errorf("%s: %d plans, want %d", what, c.plans, plans)
+	}
+	c.plans = 0
+}
+
+// TestS0_11_AThousandMembersInABubble: whole members with all their goroutines,
+// over a store in memory and in virtual time: 500 start, 500 more, 600 leave, one
+// plan each, and never two owners.
+func TestS0_11_AThousandMembersInABubble(t *testing.T) {
+	n, parts := 500, 1024
+	if testing.Short() || raceEnabled {
+		n, parts = 50, 128
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{t: t, store: rotatest.NewMemStore(), names: rotatest.Names(parts), runs: map[string]string{}}
+		began := time.Now()
+		var leaves []context.CancelFunc
+		for i := range n {
+			leaves = append(leaves, c.join(fmt.Sprintf("m%04d", i)))
+		}
+		time.Sleep(time.Second)
+		c.settled("start", 1)
+		for i := range n {
+			leaves = append(leaves, c.join(fmt.Sprintf("m%04d", n+i)))
+		}
+		time.Sleep(time.Second)
+		c.settled("more", 1)
+		for _, leave := range leaves[n/5 : n/5+n*6/5] {
+			leave()
+		}
+		time.Sleep(2 * time.Second)
+		c.settled("leave", 1)
+		t.Logf("%v of virtual time", time.Since(began))
+		for _, leave := range leaves {
+			leave()
+		}
+		c.wg.Wait()
+	})
+}
