@@ -76,7 +76,7 @@ type Checker struct {
 	members []member
 	parts   []part
 	blind   int64 // until then only I2 is asked: the store lost writes
-	rolled  bool  // it did, so I3, I4 and I5, which rest on its rows, are not asked again
+	rolled  bool  // it did: tokens and plans may repeat what nobody alive remembers, so I3 and I5 are not asked again
 	plans   int
 	reasons int
 	bursts  []int32

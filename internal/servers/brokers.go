@@ -195,4 +195,3 @@ func brokersAnswer(r *bufio.Reader) error {
 	}
 	return nil
 }
-

@@ -2,7 +2,10 @@ package sim
 
 import (
 	"context"
+	"os"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -27,6 +30,32 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 	t.Logf("%.0f schedules and %.0f steps per second", r.SchedulesPerS, r.StepsPerS)
+}
+
+// TestSeedsThatOnceFailed plays testdata/seeds again.
+func TestSeedsThatOnceFailed(t *testing.T) {
+	text, err := os.ReadFile("testdata/seeds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	played := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		word, why, _ := strings.Cut(line, " ")
+		seed, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/seeds: %v", err)
+		}
+		played++
+		if v := New(Options{Members: 4, Partitions: 6}).Play(seed).Violation; v != nil {
+			t.Errorf("seed %d (%s): %v", seed, strings.TrimSpace(why), v)
+		}
+	}
+	if played == 0 {
+		t.Error("there are none")
+	}
 }
 
 // TestSameSeedSameRun: a run is its seed.

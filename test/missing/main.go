@@ -1,0 +1,54 @@
+// Missing prints a line for every real server that the tests could use and that
+// is not installed: what they print when they skip. It is what scripts/deps.sh
+// goes by, so that the servers are listed in one place.
+//
+//	missing        the lines
+//	missing apt    only the packages of Debian and Ubuntu to install
+//	missing jars   only the directory that Kafka's jars have to be copied into
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/servers"
+	"github.com/rota-dev/rota/test/kafka"
+)
+
+func main() {
+	what := ""
+	if len(os.Args) > 1 {
+		what = os.Args[1]
+	}
+	jars, err := kafka.Jars()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "missing:", err)
+		os.Exit(1)
+	}
+	var packages []string
+	for _, find := range []func() (string, error){
+		servers.FindRedis, servers.FindEtcd, servers.FindZooKeeper, servers.FindRabbitMQ, servers.FindActiveMQ,
+		func() (string, error) { return servers.FindKafka(jars) },
+	} {
+		_, err := find()
+		var m *servers.Missing
+		if !errors.As(err, &m) {
+			continue
+		}
+		packages = append(packages, m.Packages...)
+		switch {
+		case what == "":
+			fmt.Println("SKIP", m)
+		case what == "jars" && m.Server == "kafka" && m.Packages == nil:
+			fmt.Println(jars)
+		}
+	}
+	if what == "apt" {
+		slices.Sort(packages)
+		for _, p := range slices.Compact(packages) {
+			fmt.Println(p)
+		}
+	}
+}
