@@ -203,7 +203,21 @@ func (s *session) watch(name string, all bool) {
 				return
 			case <-time.After(s.m.timing.Retry):
 			}
+			s.identify() // the server may be another one now
 			s.send(core.Event{Kind: core.Gap})
 		}
 	})
+}
+
+// identify tells the core which server the store is connected to.
+func (s *session) identify() {
+	st, ok := s.m.cfg.Store.(Identifier)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+	defer cancel()
+	if id, err := st.Identity(ctx); err == nil && id != "" {
+		s.send(core.Event{Kind: core.Server, Text: id})
+	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // AtOnce, as a duration of a Config, means none at all, where zero means the
@@ -122,18 +124,35 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := checkName("Config.Name", c.Name, 128); c.Name != "" && err != nil {
+		return fmt.Errorf("rota: %w", err)
+	}
+	if err := c.checkTimes(); err != nil {
 		return err
 	}
-	return c.checkTimes()
+	return c.checkLabels()
+}
+
+// checkLabels refuses what no member's record can hold: it could never join.
+func (c *Config) checkLabels() error {
+	m := self(c)
+	m.Session, m.Name, m.Lease, m.Beat = 1, "any", time.Second, time.Second
+	if _, err := record.Encode(m); err != nil {
+		return fmt.Errorf("rota: Config.Labels cannot be told to the group: %w: use fewer, shorter labels in UTF-8, with plain keys", err)
+	}
+	return nil
 }
 
 func (c *Config) checkHandler() error {
-	_, isFunc := c.Source.(*funcSource)
+	fn, isFunc := c.Source.(*funcSource)
 	switch {
 	case c.Handle != nil && c.HandleBatch != nil:
 		return fmt.Errorf("rota: Config has both Handle and HandleBatch: choose one")
 	case isFunc && (c.Handle != nil || c.HandleBatch != nil):
 		return fmt.Errorf("rota: Config has a handler and rota.Func as its Source, which delivers nothing: drop one of them")
+	case isFunc && fn.fn == nil:
+		return fmt.Errorf("rota: Config.Source is rota.Func of a nil function: give it one")
+	case isFunc && c.Parallel > 1:
+		return fmt.Errorf("rota: Config.Parallel is %d with rota.Func as the Source, which delivers nothing: drop one of them", c.Parallel)
 	case !isFunc && c.Handle == nil && c.HandleBatch == nil:
 		return fmt.Errorf("rota: Config has no Handle and no HandleBatch: say what to do with messages, or use rota.Func as the Source")
 	case c.HandleBatch != nil && c.Parallel > 1:
@@ -142,8 +161,14 @@ func (c *Config) checkHandler() error {
 	return nil
 }
 
-// maxDuration bounds every setting, so that no sum overflows.
-const maxDuration = 24 * time.Hour
+// What a duration may be: so short that a missing unit is noticed, and so long
+// that no sum overflows. A lease below minLease would not outlive one failed
+// heartbeat.
+const (
+	minDuration = time.Millisecond
+	minLease    = 100 * time.Millisecond
+	maxDuration = 24 * time.Hour
+)
 
 func (c *Config) checkTimes() error {
 	for _, d := range []struct {
@@ -158,9 +183,16 @@ func (c *Config) checkTimes() error {
 		case d.v > maxDuration:
 			return fmt.Errorf("rota: Config.%s is %v: the most is %v", d.name, d.v, maxDuration)
 		case d.v == AtOnce && d.atOnce:
+		case d.v == AtOnce:
+			return fmt.Errorf("rota: Config.%s is AtOnce: it takes time; use zero for the default", d.name)
 		case d.v < 0:
-			return fmt.Errorf("rota: Config.%s is %v: it cannot be negative", d.name, d.v)
+			return fmt.Errorf("rota: Config.%s is %v: it cannot be negative; use zero for the default", d.name, d.v)
+		case d.v > 0 && d.v < minDuration:
+			return fmt.Errorf("rota: Config.%s is %v: the least is %v; is a unit missing, as in 5*time.Second?", d.name, d.v, minDuration)
 		}
+	}
+	if c.Lease > 0 && c.Lease < minLease {
+		return fmt.Errorf("rota: Config.Lease is %v: the least is %v", c.Lease, minLease)
 	}
 	return checkTiming(c.timing())
 }
@@ -170,12 +202,12 @@ func checkTiming(t core.Timing) error {
 	switch w, b := t.W(), t.B(); {
 	case t.Lease <= t.Margin:
 		return fmt.Errorf("rota: a lease of %v leaves no time after the %v it takes to stop: make it longer", t.Lease, t.Margin)
+	case w <= b:
+		return fmt.Errorf("rota: with a lease of %v a silent member is declared dead after %v, and with a heartbeat of %v a healthy one may be silent for %v: make the lease longer than %v or the heartbeat shorter",
+			t.Lease, w, t.Heartbeat, b, (2*t.Heartbeat*10+8)/9)
 	case 2*t.Heartbeat+t.Margin >= t.Lease:
 		return fmt.Errorf("rota: a heartbeat of %v is too slow for a lease of %v: two heartbeats and the %v it takes to stop must fit into the lease; use a heartbeat below %v or a lease above %v",
 			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, (2*t.Heartbeat*10+8)/9)
-	case w <= b:
-		return fmt.Errorf("rota: with a lease of %v a silent member is declared dead after %v, and with a heartbeat of %v a healthy one may be silent for %v: make the lease longer or the heartbeat shorter",
-			t.Lease, w, t.Heartbeat, b)
 	case t.Drain <= t.Margin:
 		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.Drain, t.Margin, t.Lease)
 	}
@@ -191,6 +223,15 @@ func tight(t core.Timing) (string, bool) {
 		t.Lease, t.Heartbeat, 2*t.B()), true
 }
 
+// defaultName is host-pid-random; a host without a decent name is left out.
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil || checkName("host", host, 64) != nil {
+		host = "host"
+	}
+	return fmt.Sprintf("%s-%d-%04x", host, os.Getpid(), uint16(random()))
+}
+
 func notInKey(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
 }
@@ -198,13 +239,13 @@ func notInKey(r rune) bool {
 func checkName(what, s string, most int) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("rota: %s is empty", what)
+		return fmt.Errorf("%s is empty: give it one", what)
 	case len(s) > most:
-		return fmt.Errorf("rota: %s %.40q… is %d bytes long: the most is %d", what, s, len(s), most)
+		return fmt.Errorf("%s %.40q… is %d bytes long: the most is %d, use a shorter one", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("rota: %s %q is not valid UTF-8", what, s)
+		return fmt.Errorf("%s %q is not valid UTF-8: use text", what, s)
 	case strings.IndexFunc(s, unicode.IsControl) >= 0:
-		return fmt.Errorf("rota: %s %q has control characters", what, s)
+		return fmt.Errorf("%s %q has control characters: leave them out", what, s)
 	}
 	return nil
 }

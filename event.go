@@ -42,7 +42,9 @@ type Event struct {
 	Plan      uint64
 	About     string // another member's session
 	Because   string
-	N         int // EventMissed: how many; EventPlan: how many partitions change hands
+	Moved     int // EventPlan: partitions taken from one that has them
+	Placed    int // EventPlan: partitions given to somebody, having nobody
+	N         int // EventMissed: how many
 }
 
 // ringSize is how many events are kept for slow readers.

@@ -42,6 +42,9 @@ type Member struct {
 	ring   ring
 	ran    atomic.Bool
 	asks   chan chan Status
+	cur    atomic.Pointer[session]
+	hold   func() // tests freeze a member by blocking here
+	listed bool   // the source has answered once; the session's own
 	ended  chan struct{}
 }
 
@@ -53,8 +56,7 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: newClock(),
 		asks: make(chan chan Status), ended: make(chan struct{})}
 	if m.name == "" {
-		host, _ := os.Hostname()
-		m.name = fmt.Sprintf("%s-%d-%04x", host, os.Getpid(), uint16(random()))
+		m.name = defaultName()
 	}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
@@ -89,8 +91,10 @@ func (m *Member) Run(ctx context.Context) error {
 		m.emit(Event{Kind: EventCondition, Because: note})
 	}
 	for {
-		err := newSession(m).run(ctx)
-		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) {
+		s := newSession(m)
+		m.cur.Store(s)
+		err := s.run(ctx)
+		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) || errors.Is(err, errListing) {
 			return err
 		}
 		m.log.Info("joining again under a new session", "member", m.name, "because", err)

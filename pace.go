@@ -2,24 +2,28 @@ package rota
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// How far one partition may be ahead of the slowest, and how long that one may
-// be silent before it is not waited for: an empty queue, a busy or a hung
-// handler.
-const (
-	ahead    = 64
-	patience = 50 * time.Millisecond
-)
+// patience is how long a partition may be away from the gate, fetching or
+// handling, before nobody waits for it: its queue is empty, or its handler is
+// busy or hangs.
+const patience = 50 * time.Millisecond
+
+// ahead is how many messages one partition may be ahead of the slowest that is
+// worth waiting for. Changed by tests only.
+var ahead int64 = 64
 
 // pacer serves backlogged partitions of one member at an equal rate.
 type pacer struct {
 	mu    sync.Mutex
 	seats []*seat
-	low   int64         // the slowest count when last looked: it has only grown since
-	wake  chan struct{} // closed when somebody may pass who could not before
+	low   int64         // the slowest count when last looked: it only grows
+	seen  time.Time     // when that was
+	wake  chan struct{} // if anybody waits: closed when low has reached goal, or may have
+	goal  int64
 }
 
 // A seat is one partition's place. All of it is guarded by the pacer's lock,
@@ -27,15 +31,16 @@ type pacer struct {
 type seat struct {
 	p     *pacer
 	count int64     // messages passed, on a scale that all seats share
-	last  time.Time // of the last one
-	idle  bool      // resting: nobody waits for it
+	last  time.Time // when it was last at the gate
+	slow  bool      // it came late, or said that it would: nobody waits for it
 }
 
+// join takes a seat next to the slowest. It is expected at the gate at once.
 func (p *pacer) join() *seat {
-	s := &seat{p: p, idle: true}
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.count = p.slowest(time.Now(), nil)
+	s := &seat{p: p, count: p.slowest(now), last: now}
 	p.seats = append(p.seats, s)
 	return s
 }
@@ -43,15 +48,19 @@ func (p *pacer) join() *seat {
 func (s *seat) leave() {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	for i, x := range s.p.seats {
-		if x == s {
-			s.p.seats = append(s.p.seats[:i], s.p.seats[i+1:]...)
-			break
-		}
-	}
+	s.p.seats = slices.DeleteFunc(s.p.seats, func(x *seat) bool { return x == s })
 	s.p.alarm()
 }
 
+// rest says that the partition will not be at the gate for a while.
+func (s *seat) rest() {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.slow, s.last = true, time.Time{}
+	s.p.alarm()
+}
+
+// alarm lets everybody look again.
 func (p *pacer) alarm() {
 	if p.wake != nil {
 		close(p.wake)
@@ -61,11 +70,11 @@ func (p *pacer) alarm() {
 
 // slowest is the lowest count among the seats that are worth waiting for; the
 // highest of all if there is none.
-func (p *pacer) slowest(now time.Time, but *seat) int64 {
-	low, high, found := int64(0), int64(0), false
+func (p *pacer) slowest(now time.Time) int64 {
+	low, high, found := int64(0), p.low, false
 	for _, s := range p.seats {
 		high = max(high, s.count)
-		if s == but || s.idle || now.Sub(s.last) > patience {
+		if s.slow || now.Sub(s.last) > patience {
 			continue
 		}
 		if !found || s.count < low {
@@ -78,53 +87,66 @@ func (p *pacer) slowest(now time.Time, but *seat) int64 {
 	return low
 }
 
-// wait blocks while this seat is too far ahead of one that is ready.
-func (s *seat) wait(ctx context.Context) error {
-	for {
-		s.p.mu.Lock()
-		now := time.Now()
-		if !s.idle && s.count-s.p.low <= ahead && now.Sub(s.last) <= patience {
-			s.last = now // the usual case: nobody has to be looked at
-			s.p.mu.Unlock()
-			return ctx.Err()
-		}
-		low := s.p.slowest(now, s)
-		s.p.low = low
-		if s.idle || now.Sub(s.last) > patience {
-			s.count = max(s.count, low) // it was away: nobody has to wait until it has caught up
-		}
-		s.idle, s.last = false, now
-		if s.count-low <= ahead {
-			s.p.mu.Unlock()
-			return ctx.Err()
-		}
-		if s.p.wake == nil {
-			s.p.wake = make(chan struct{})
-		}
-		wake := s.p.wake
-		s.p.mu.Unlock()
+// wait blocks while this seat is too far ahead of one that is ready, unless the
+// partition is to stop: then what was fetched is finished without delay.
+func (s *seat) wait(ctx context.Context, stop <-chan struct{}) error {
+	for wake := s.look(true); wake != nil; wake = s.look(false) {
 		select {
 		case <-wake:
 		case <-time.After(patience / 2): // the slow one may have stopped being ready
+		case <-stop:
+			return ctx.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return ctx.Err()
+}
+
+// look returns nil if the seat may pass, otherwise what to wait for. Those who
+// wait are woken for half of ahead at a time, not for every message.
+func (s *seat) look(arriving bool) (wake chan struct{}) {
+	now, p := time.Now(), s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if arriving {
+		s.arrive(now)
+	}
+	s.last = now
+	if s.count-p.low > ahead && (p.wake == nil || now.Sub(p.seen) > patience/4) {
+		p.low, p.seen = p.slowest(now), now
+	}
+	if s.count-p.low <= ahead {
+		return nil
+	}
+	if p.wake == nil {
+		p.wake, p.goal = make(chan struct{}), p.low+(ahead+1)/2
+	}
+	return p.wake
+}
+
+// arrive: who was away for long joins the slowest, so that nobody has to wait
+// until it has caught up. It is waited for only when it comes back soon.
+func (s *seat) arrive(now time.Time) {
+	late := now.Sub(s.last) > patience
+	if late || s.slow {
+		s.slow = true // not to count itself
+		s.count = max(s.count, s.p.slowest(now))
+	}
+	s.slow = late
 }
 
 // moved counts messages that were handled.
 func (s *seat) moved(n int) {
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := s.count
 	s.count += int64(n)
-	s.last = time.Now()
-	s.p.alarm()
-}
-
-// rest says that the partition is not ready for a while.
-func (s *seat) rest() {
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	s.idle = true
-	s.p.alarm()
+	if p.wake == nil || was > p.low {
+		return // it holds up nobody
+	}
+	if p.low = p.slowest(time.Now()); p.low >= p.goal {
+		p.alarm()
+	}
 }

@@ -15,10 +15,11 @@ import (
 // How often a source may fail in a row before its partition is given up, and how
 // long it waits in between.
 const (
-	sourceFailures = 5
-	firstBackoff   = 100 * time.Millisecond
-	lastBackoff    = 10 * time.Second
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 10 * time.Second
 )
+
+var sourceFailures = 5 // changed by tests only
 
 // A run is one partition being consumed: one call of Source.Consume after the
 // other, until the plan or the lease says otherwise.
@@ -27,13 +28,15 @@ type run struct {
 	id     record.ID
 	token  record.Token
 	name   string
+	by     string // the session, as messages name it
 	ctx    context.Context
 	cancel context.CancelFunc
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
 
-	lost  atomic.Bool  // cancelled: no effect is ours any more
+	lost  atomic.Bool  // cancelled or over: no effect is ours any more
+	over  atomic.Bool  // Consume has returned for good
 	begun atomic.Bool  // the source has confirmed this call of Consume
 	busy  atomic.Int32 // handlers at work
 	moved atomic.Int64 // messages handled
@@ -41,7 +44,7 @@ type run struct {
 }
 
 func (s *session) startRun(a *core.Action) {
-	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, stop: make(chan struct{})}
+	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
 	r.meta.set(s.metaOf(a.ID))
 	r.seat = s.pace.join()
@@ -66,6 +69,9 @@ func (r *run) end(now bool) {
 // counts suspend. A watchdog alone lets a process that wakes from a freeze act
 // before the watchdog does.
 func (r *run) check() error {
+	if r.s.m.hold != nil {
+		r.s.m.hold()
+	}
 	if r.lost.Load() || r.s.over.Load() || int64(r.s.m.clock.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
@@ -94,6 +100,8 @@ func (r *run) asked() bool {
 func (r *run) live() {
 	kind, because := core.Stopped, ""
 	defer func() {
+		r.over.Store(true)
+		r.lost.Store(true) // for whoever kept the Ownership: the next owner may start now
 		r.cancel()
 		r.seat.leave()
 		r.s.tellRun(EventDrained, r, because)
@@ -110,12 +118,13 @@ func (r *run) live() {
 			fails, wait = 0, firstBackoff
 		}
 		fails++
+		why := "the source returned without being asked"
 		if err != nil {
-			because = fmt.Sprintf("the source failed: %v", err)
-			r.s.condition(fmt.Sprintf("%s: %s", r.name, because))
+			why = fmt.Sprintf("the source failed: %v", err)
+			r.s.condition(fmt.Sprintf("%s: %s", r.name, why))
 		}
 		if fails >= sourceFailures {
-			kind = core.GivenUp
+			kind, because = core.GivenUp, why
 			return
 		}
 		select {
@@ -143,7 +152,7 @@ func (r *run) consume() error {
 // deliver hands messages to the handler. See Deliver.
 func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 	for i := range msgs {
-		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.s.id.String()
+		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.by
 		msgs[i].Attempt = max(msgs[i].Attempt, 1)
 	}
 	c := &r.s.m.cfg
@@ -166,10 +175,9 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 func (r *run) one(ctx context.Context, msg *Message) error {
 	wait := firstBackoff
 	for {
-		if err := r.gate(ctx); err != nil {
+		if err := r.enter(ctx); err != nil {
 			return err
 		}
-		r.busy.Add(1)
 		err := r.s.m.cfg.Handle(r.ctx, *msg)
 		r.busy.Add(-1)
 		if err == nil {
@@ -190,16 +198,19 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 	}
 }
 
-// gate lets a delivery pass when it is this partition's turn and the lease
-// holds. The lease is asked last.
-func (r *run) gate(ctx context.Context) error {
-	if err := r.seat.wait(r.ctx); err != nil {
+// enter lets a delivery pass when it is this partition's turn and the lease
+// holds, and counts it as busy. The lease is asked last: whoever then finds
+// nobody busy after its end knows that nobody will be.
+func (r *run) enter(ctx context.Context) error {
+	if r.seat.wait(r.ctx, r.stop) != nil || ctx.Err() != nil {
 		return ErrLost
 	}
-	if err := ctx.Err(); err != nil {
-		return ErrLost
+	r.busy.Add(1)
+	if err := r.check(); err != nil {
+		r.busy.Add(-1)
+		return err
 	}
-	return r.check()
+	return nil
 }
 
 // pause waits before another try; a stop ends the wait, and the message goes
@@ -225,18 +236,19 @@ func (r *run) done(n int) {
 func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 	wait := firstBackoff
 	for n < len(msgs) {
-		if err := r.gate(ctx); err != nil {
+		if err := r.enter(ctx); err != nil {
 			return n, err
 		}
-		r.busy.Add(1)
 		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
 		r.busy.Add(-1)
 		k = min(max(k, 0), len(msgs)-n)
 		if err == nil && k == 0 {
 			err = errors.New("the handler did nothing and named no error")
 		}
-		r.done(k)
-		n += k
+		if k > 0 {
+			r.done(k)
+			n, wait = n+k, firstBackoff
+		}
 		if err == nil || n == len(msgs) {
 			continue
 		}
@@ -256,15 +268,21 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 }
 
 // parallel handles several messages at once and still returns a prefix: what is
-// done behind the first that is not done will be done again.
+// done behind the first that is not done will be done again, so nothing more is
+// begun once one has failed.
 func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 	errs := make([]error, len(msgs))
 	slots := make(chan struct{}, r.s.m.cfg.Parallel)
+	var failed atomic.Bool
 	var wg sync.WaitGroup
 	for i := range msgs {
 		slots <- struct{}{}
+		if failed.Load() {
+			break
+		}
 		wg.Go(func() {
 			errs[i] = r.one(ctx, &msgs[i])
+			failed.CompareAndSwap(false, errs[i] != nil)
 			<-slots
 		})
 	}
@@ -283,7 +301,7 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 // long as a stop may take.
 func (s *session) abort() {
 	for _, r := range s.runs {
-		if r.busy.Load() > 0 {
+		if r.lost.Load() && r.busy.Load() > 0 {
 			s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
 			return
 		}
@@ -298,7 +316,7 @@ func (s *session) forceStop() {
 	}
 	s.abortAt = time.Time{}
 	for _, r := range s.runs {
-		if r.lost.Load() {
+		if r.lost.Load() && !r.over.Load() {
 			s.m.cfg.Abort(fmt.Errorf("rota: %s: the source does not stop %s; only the end of the process ends it", s.m.name, r.name))
 			return
 		}

@@ -35,6 +35,7 @@ type session struct {
 	roster  *record.Roster
 	ended   bool
 	cause   core.Cause
+	refused error     // what the source lists cannot be served: leaving
 	abortAt time.Time // when to end by force what still has not stopped
 	trail   trail
 }
@@ -104,12 +105,16 @@ func (s *session) run(ctx context.Context) (err error) {
 	}()
 	s.watch("plan", false)
 	s.watch("roster", false)
+	s.goDo(s.identify)
 	s.step(core.Event{Kind: core.Begin})
 	leave := ctx.Done()
 	for !s.ended {
 		select {
 		case ev := <-s.inbox:
 			s.step(ev)
+			if ev.Kind == core.Listed && s.refuses(&ev) {
+				s.step(core.Event{Kind: core.Leave})
+			}
 		case <-s.timer.C:
 			s.forceStop()
 			s.step(core.Event{Kind: core.Tick})
@@ -119,6 +124,9 @@ func (s *session) run(ctx context.Context) (err error) {
 			leave = nil
 			s.step(core.Event{Kind: core.Leave})
 		}
+	}
+	if s.refused != nil && s.cause == core.ByLeave {
+		return s.refused
 	}
 	return endError(s.cause)
 }
@@ -153,6 +161,9 @@ func (s *session) bug(b core.Bug) error {
 
 // step gives the core one event and does what it says.
 func (s *session) step(ev core.Event) {
+	if s.m.hold != nil {
+		s.m.hold()
+	}
 	if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
 		s.dropRun(&ev)
 	}
@@ -239,34 +250,56 @@ func (s *session) ask() {
 	if l, ok := s.m.cfg.Source.(Lister); ok {
 		ev.Flag = l.ListsAll()
 	}
-	if err == nil {
-		ev.Listing, err = listing(list)
-	}
 	if err != nil {
 		ev.Outcome = core.Unknown
 		s.condition(fmt.Sprintf("the source does not tell its partitions: %v", err))
+	} else if ev.Listing, err = listing(list); err != nil {
+		ev.Outcome, ev.Text = core.Unknown, err.Error()
+		s.condition("the source lists what cannot be served: " + ev.Text)
 	}
 	s.send(ev)
+}
+
+// errListing ends Run, also with Config.Rejoin: trying again would not help.
+var errListing = errors.New("rota: Config.Source lists what cannot be served")
+
+// refuses: what only the source can tell is checked when it first tells it. A
+// group that has partitions goes on with those: a broker's bad moment must not
+// end one leader after the other.
+func (s *session) refuses(ev *core.Event) bool {
+	if ev.Outcome != core.OK && ev.Text == "" {
+		return false // it has not answered
+	}
+	first := !s.m.listed
+	s.m.listed = true
+	if !first || ev.Text == "" || s.node.Roster() != nil {
+		return false
+	}
+	s.refused = fmt.Errorf("%w: %s", errListing, ev.Text)
+	return true
 }
 
 // listing checks what a source lists.
 func listing(list []Partition) ([]record.Partition, error) {
 	if len(list) == 0 {
-		return nil, errors.New("it lists none")
+		return nil, errors.New("no partition at all: name at least one")
 	}
 	seen := map[string]bool{}
-	var out []record.Partition
-	for _, p := range list {
-		if err := checkName("partition name", p.Name, 256); err != nil {
+	r := &record.Roster{Ver: 1}
+	for i, p := range list {
+		if err := checkName(fmt.Sprintf("partition %d", i), p.Name, 256); err != nil {
 			return nil, err
 		}
 		if seen[p.Name] {
-			return nil, fmt.Errorf("it lists %q twice", p.Name)
+			return nil, fmt.Errorf("%q twice: names must differ", p.Name)
 		}
 		seen[p.Name] = true
-		out = append(out, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
+		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
 	}
-	return out, nil
+	if _, err := record.Encode(r); err != nil {
+		return nil, fmt.Errorf("%w: list less", err)
+	}
+	return r.Entries, nil
 }
 
 // condition tells people something; it changes nothing.

@@ -41,7 +41,7 @@ func (s *session) note(a *core.Action) {
 	case core.NoteLead:
 		e.Kind = EventLeader
 	case core.NotePlan:
-		e.Kind, e.Because, e.N = EventPlan, a.Why.String(), a.Moved+a.Placed
+		e.Kind, e.Because, e.Moved, e.Placed = EventPlan, a.Why.String(), a.Moved, a.Placed
 		e.Plan = s.node.Plan().ID + 1
 	case core.NoteDead:
 		e.Kind = EventDead

@@ -1,0 +1,489 @@
+package rota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scenario"
+)
+
+// TestScenariosWithWholeMembers plays every scenario file with members as users
+// run them, goroutines and all, over a store in memory and in virtual time.
+func TestScenariosWithWholeMembers(t *testing.T) {
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rota.SourceFailures(1)()
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newPlay(t)
+				defer w.close()
+				if err := s.Run(w); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// play is a scenario's world made of whole members.
+type play struct {
+	t     *testing.T
+	began time.Time
+	cfg   rota.Config
+	tune  map[string][]string
+	depot *depot
+	crew  []*proc  // by w.mu
+	names []string // partitions that the source lists
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	lines  []line
+	checks check.Checker
+	bad    error
+	parts  []string
+	whos   []uint64
+	plan   string // what the leader said of its newest plan
+	roster *record.Roster
+	aloft  []effect
+	sink   map[string]effect
+	orders record.Orders
+}
+
+type line struct {
+	text, who, verb string
+	items           []string
+}
+
+type effect struct {
+	p     *proc
+	part  string
+	token rota.Token
+	who   uint64
+}
+
+// proc is one process of the play.
+type proc struct {
+	w      *play
+	label  string
+	m      *rota.Member
+	link   *link
+	cancel context.CancelFunc
+	up     atomic.Bool
+	leaves bool
+	done   chan struct{}
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed on waking; nil when not frozen
+	mode   string        // how handlers stop
+	slow   time.Duration
+	freed  chan struct{} // closed when handlers work again
+	fails  bool
+	owns   map[string]rota.Ownership
+	held   []effect // begun before it was frozen, not sent yet
+}
+
+func newPlay(t *testing.T) *play {
+	w := &play{t: t, began: time.Now(), tune: map[string][]string{}, sink: map[string]effect{}}
+	w.depot = &depot{cells: map[string]rota.Entry{}, wrote: w.wrote, class: rota.ClassB}
+	w.cfg = rota.Config{Group: "play", NewGroup: true}
+	w.checks.Reset(16, 0)
+	w.lists(6)
+	return w
+}
+
+func (w *play) lists(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names = nil
+	for i := range n {
+		w.names = append(w.names, "q"+strconv.Itoa(i))
+	}
+}
+
+// close ends everybody and waits for them.
+func (w *play) close() {
+	w.depot.mu.Lock()
+	w.depot.stall, w.depot.refuse = time.Time{}, false
+	w.depot.mu.Unlock()
+	for _, p := range w.procs() {
+		p.kill()
+	}
+	w.wg.Wait()
+	time.Sleep(2 * time.Minute) // what is still on its way arrives
+}
+
+func (w *play) hear(l line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.verb != "" {
+		for i := range w.lines {
+			if o := &w.lines[i]; o.who == l.who && o.verb == l.verb {
+				o.items = append(o.items, l.items...)
+				return
+			}
+		}
+	}
+	w.lines = append(w.lines, l)
+}
+
+func (w *play) say(format string, args ...any) { w.hear(line{text: fmt.Sprintf(format, args...)}) }
+
+// Seen implements scenario.World.
+func (w *play) Seen() ([]string, error) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, l := range w.lines {
+		if l.verb == "" {
+			out = append(out, l.text)
+			continue
+		}
+		slices.SortStableFunc(l.items, func(a, b string) int {
+			if len(a) != len(b) {
+				return len(a) - len(b)
+			}
+			return strings.Compare(a, b)
+		})
+		out = append(out, l.who+" "+l.verb+" "+strings.Join(l.items, " "))
+	}
+	w.lines = nil
+	return out, w.bad
+}
+
+// judge gives the checkers an event, with everybody's lease as it is now.
+func (w *play) judge(e check.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Since(w.began)
+	for _, p := range w.crew {
+		if id := p.m.SessionID(); id != 0 && p.up.Load() {
+			w.see(check.Event{Kind: check.Lease, Who: w.who(id), At: int64(now), Until: int64(now + p.m.LeaseLeft())})
+		}
+	}
+	e.At = int64(now)
+	w.see(e)
+}
+
+func (w *play) see(e check.Event) {
+	if v := w.checks.See(e); v != nil && w.bad == nil {
+		w.bad = fmt.Errorf("a promise is broken: %w", v)
+	}
+}
+
+func (w *play) who(session uint64) int32 {
+	if i := slices.Index(w.whos, session); i >= 0 {
+		return int32(i)
+	}
+	w.whos = append(w.whos, session)
+	return int32(len(w.whos) - 1)
+}
+
+func (w *play) part(name string) int32 {
+	if i := slices.Index(w.parts, name); i >= 0 {
+		return int32(i)
+	}
+	w.parts = append(w.parts, name)
+	w.checks.Grow(len(w.parts))
+	return int32(len(w.parts) - 1)
+}
+
+func (w *play) procs() []*proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.crew)
+}
+
+func (w *play) proc(label string) *proc {
+	for _, p := range slices.Backward(w.procs()) {
+		if p.label == label {
+			return p
+		}
+	}
+	return nil
+}
+
+// nameOf is the label of the process that had a session, with a mark if it was
+// an earlier one of that label.
+func (w *play) nameOf(session uint64) string {
+	for _, p := range w.procs() {
+		if p.m.SessionID() == session {
+			if w.proc(p.label) != p {
+				return p.label + "′"
+			}
+			return p.label
+		}
+	}
+	return "nobody"
+}
+
+func (w *play) byText(session string) string {
+	id, _ := strconv.ParseUint(session, 16, 64)
+	return w.nameOf(id)
+}
+
+// join starts a process.
+func (w *play) join(label string) {
+	p := &proc{w: w, label: label, link: w.depot.link(), done: make(chan struct{}), owns: map[string]rota.Ownership{}, freed: make(chan struct{})}
+	p.up.Store(true)
+	cfg := w.cfg
+	cfg.Name, _, _ = strings.Cut(label, "/")
+	cfg.Store, cfg.Source = p.link, p
+	cfg.NewGroup = cfg.NewGroup && len(w.depot.list("play/")) == 0
+	cfg.Handle = p.handle
+	cfg.Abort = func(error) {
+		w.say("%s ends itself: a handler outlived its time", label)
+		p.kill()
+	}
+	for _, kv := range w.tune[label] {
+		k, v, _ := strings.Cut(kv, "=")
+		setting(&cfg, k, v)
+	}
+	m, err := rota.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.m = m
+	m.Hold(p.stand)
+	w.mu.Lock()
+	w.crew = append(w.crew, p)
+	w.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	events := m.Events(context.Background())
+	w.wg.Go(func() {
+		for e := range events {
+			if p.up.Load() {
+				p.told(e)
+			}
+		}
+	})
+	w.wg.Go(func() {
+		err := m.Run(ctx)
+		if p.up.Swap(false) {
+			w.judge(check.Event{Kind: check.Gone, Who: w.whoLocked(m.SessionID())})
+			w.say("%s ends: %s", label, ending(err))
+		}
+		close(p.done)
+	})
+}
+
+func (w *play) whoLocked(id uint64) int32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.who(id)
+}
+
+func ending(err error) string {
+	for e, s := range map[error]string{rota.ErrFenced: "fenced", rota.ErrOrphaned: "orphaned", rota.ErrStoreLost: "store lost writes", rota.ErrPlanUnwritable: "cannot write the plan"} {
+		if errors.Is(err, e) {
+			return s
+		}
+	}
+	if err == nil {
+		return "left"
+	}
+	return err.Error()
+}
+
+// kill ends a process as SIGKILL does: from now on nothing of it is heard or
+// seen, whatever its goroutines still do.
+func (p *proc) kill() {
+	if !p.up.Swap(false) {
+		return
+	}
+	p.w.judge(check.Event{Kind: check.Gone, Who: p.w.whoLocked(p.m.SessionID())})
+	p.link.mu.Lock()
+	p.link.cutIn, p.link.cutOut = true, true
+	p.link.mu.Unlock()
+	close(p.link.gone)
+	p.wake()
+	p.cancel()
+}
+
+// stand blocks while the process is frozen.
+func (p *proc) stand() {
+	p.mu.Lock()
+	f := p.frozen
+	p.mu.Unlock()
+	if f != nil {
+		<-f
+	}
+}
+
+func (p *proc) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen == nil {
+		p.frozen = make(chan struct{})
+	}
+}
+
+func (p *proc) wake() {
+	p.mu.Lock()
+	f, held := p.frozen, p.held
+	p.frozen, p.held = nil, nil
+	p.mu.Unlock()
+	if f == nil {
+		return
+	}
+	if p.up.Load() { // a handler's thread may well be the first to run
+		p.w.mu.Lock()
+		p.w.aloft = append(p.w.aloft, held...)
+		p.w.mu.Unlock()
+	}
+	close(f)
+}
+
+// Partitions implements rota.Source.
+func (p *proc) Partitions(ctx context.Context) ([]rota.Partition, error) {
+	time.Sleep(latency)
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	var out []rota.Partition
+	for _, n := range p.w.names {
+		out = append(out, rota.Partition{Name: n})
+	}
+	return out, nil
+}
+
+// ListsAll: the plays' source asks its broker.
+func (p *proc) ListsAll() bool { return true }
+
+// Consume implements rota.Source: nothing arrives, but stopping takes as long as
+// the play says.
+func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	w := p.w
+	item := fmt.Sprintf("%s@%d", own.Partition(), uint32(own.Token()))
+	if p.up.Load() {
+		w.hear(line{who: p.label, verb: "starts", items: []string{item}})
+	}
+	p.judge(check.Start, own)
+	p.mu.Lock()
+	p.owns[own.Partition()] = own
+	fails := p.fails
+	p.mu.Unlock()
+	defer func() {
+		p.stand()
+		p.mu.Lock()
+		delete(p.owns, own.Partition())
+		p.mu.Unlock()
+		if p.up.Load() {
+			w.hear(line{who: p.label, verb: "stops", items: []string{item}})
+			p.judge(check.Stop, own)
+		}
+	}()
+	time.Sleep(latency)
+	if fails {
+		return errors.New("the source failed")
+	}
+	own.Started()
+	select {
+	case <-own.Stop():
+		p.mu.Lock()
+		mode := p.mode
+		p.mu.Unlock()
+		if mode != "" {
+			deliver(ctx, rota.Message{ID: "last"}) // one that takes its time
+		}
+	case <-ctx.Done():
+	case <-p.link.gone:
+	}
+	return nil
+}
+
+func (p *proc) judge(k check.Kind, own rota.Ownership) {
+	if !p.up.Load() {
+		return
+	}
+	w := p.w
+	id, _ := strconv.ParseUint(own.Session(), 16, 64)
+	w.mu.Lock()
+	e := check.Event{Kind: k, Who: w.who(id), Part: w.part(own.Partition()), Token: record.Token(own.Token())}
+	w.mu.Unlock()
+	w.judge(e)
+}
+
+// handle is a handler that stops as the play says.
+func (p *proc) handle(ctx context.Context, _ rota.Message) error {
+	p.mu.Lock()
+	mode, slow, freed := p.mode, p.slow, p.freed
+	p.mu.Unlock()
+	cancelled := ctx.Done()
+	var after <-chan time.Time
+	switch mode {
+	case "slow":
+		after = time.After(slow)
+	case "stubborn":
+		cancelled = nil
+	}
+	select {
+	case <-after:
+	case <-cancelled:
+	case <-freed:
+	case <-p.link.gone:
+	}
+	return nil
+}
+
+// told turns a member's event into a line.
+func (p *proc) told(e rota.Event) {
+	w := p.w
+	about := func() string { return w.byText(e.About) }
+	switch e.Kind {
+	case rota.EventLeader:
+		w.say("%s leads", p.label)
+	case rota.EventDead:
+		w.say("%s declares %s dead", p.label, about())
+	case rota.EventEvicted:
+		w.say("%s evicts %s", p.label, about())
+	case rota.EventPaused:
+		w.say("%s pauses: no lease", p.label)
+	case rota.EventResumed:
+		w.say("%s resumes: its lease is back", p.label)
+		w.judge(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})
+	case rota.EventLeaving:
+		w.say("%s is leaving", p.label)
+	case rota.EventStoreLost:
+		if e.Because == "" {
+			w.say("%s finds that the store lost acknowledged writes", p.label)
+		}
+	case rota.EventCondition:
+		p.condition(e, about)
+	}
+}
+
+func (p *proc) condition(e rota.Event, about func() string) {
+	w := p.w
+	switch {
+	case strings.Contains(e.Because, "two processes"):
+		w.say("%s sees two processes called %s", p.label, about())
+	case strings.Contains(e.Because, "not started"):
+		w.say("%s finds %s@%d stuck: granted, never started", p.label, e.Partition, uint32(e.Token))
+	case strings.Contains(e.Because, "ended on a bug"):
+		w.say("%s waits: %s ended on a bug over this plan", p.label, about())
+	case strings.Contains(e.Because, "not in sight"):
+		w.say("%s waits for a roster as new as the plan", p.label)
+	case strings.Contains(e.Because, "took the place"):
+		w.say("%s gives %s its place back", p.label, about())
+	case strings.Contains(e.Because, "every lease"):
+		w.say("%s ends the hold", p.label)
+	case strings.Contains(e.Because, "pinned"):
+		w.say("%s ignores a pin to a member that is not here", p.label)
+	}
+}

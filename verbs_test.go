@@ -1,0 +1,641 @@
+package rota_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scenario"
+	"testing/synctest"
+)
+
+// wrote sees every write of the store as it happens.
+func (w *play) wrote(was, is rota.Entry) {
+	switch {
+	case strings.HasSuffix(is.Key, "/roster"):
+		r, err := record.DecodeRoster(is.Value)
+		if err != nil {
+			panic(err)
+		}
+		w.mu.Lock()
+		w.roster = r
+		w.mu.Unlock()
+	case strings.HasSuffix(is.Key, "/plan"):
+		w.wrotePlan(plan(was), plan(is))
+	}
+}
+
+func plan(e rota.Entry) *record.Plan {
+	if e.Rev == 0 {
+		return nil
+	}
+	p, err := record.DecodePlan(e.Value)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func (w *play) wrotePlan(was, p *record.Plan) {
+	if was == nil {
+		was = &record.Plan{Incarnation: p.Incarnation}
+	}
+	w.mu.Lock()
+	roster := w.roster
+	w.mu.Unlock()
+	for i := range p.Rows {
+		if i < len(was.Rows) && was.Rows[i] == p.Rows[i] || roster == nil || i >= len(roster.Entries) {
+			continue
+		}
+		r := &p.Rows[i]
+		w.mu.Lock()
+		e := check.Event{Kind: check.Row, Part: w.part(roster.Entries[i].Name), State: r.State, Token: r.Token, Who: check.Nobody, Eager: p.Mode == record.Eager && !w.orders.Freeze}
+		if r.State != record.Free {
+			e.Who = w.who(uint64(r.Owner))
+		}
+		w.mu.Unlock()
+		w.judge(e)
+	}
+	if was.Incarnation != p.Incarnation {
+		w.say("incarnation %d", p.Incarnation-was.Incarnation)
+	}
+	if was.ID == p.ID && (slices.Equal(was.Members, p.Members) || was.Gen == 0) {
+		return
+	}
+	w.sayPlan(was, p, roster)
+}
+
+// sayPlan tells a plan when its maker's event has arrived too.
+func (w *play) sayPlan(was, p *record.Plan, roster *record.Roster) {
+	why := ""
+	if l := w.leader(p); l != nil {
+		why = l.why()
+	}
+	if was.ID == p.ID {
+		why += ", aimed anew"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %d (%s)", p.ID, why)
+	aims := func(mine func(*record.Row) bool) string {
+		s := ""
+		for i := range p.Rows {
+			if mine(&p.Rows[i]) {
+				s += " " + roster.Entries[i].Name
+			}
+		}
+		if s == "" {
+			return " -"
+		}
+		return s
+	}
+	for _, m := range p.Members {
+		fmt.Fprintf(&b, "  %s:%s", w.nameOf(uint64(m)), aims(func(r *record.Row) bool {
+			to := r.To
+			if r.State == record.Owned {
+				to = r.Owner
+			}
+			return r.Reason == record.NoReason && to == m
+		}))
+	}
+	for reason := record.Paused; reason <= record.Unplaced; reason++ {
+		if s := aims(func(r *record.Row) bool { return r.Reason == reason }); s != " -" {
+			fmt.Fprintf(&b, "  %s:%s", reason, s)
+		}
+	}
+	w.say("%s", b.String())
+}
+
+func (w *play) leader(p *record.Plan) *proc {
+	for _, x := range w.procs() {
+		if x.up.Load() && x.m.SessionID() == uint64(p.Leader) {
+			return x
+		}
+	}
+	return nil
+}
+
+// why is what the member said of the plan it made last. The event precedes the
+// write, so it is in the ring already.
+func (p *proc) why() string {
+	e := p.m.LastPlan()
+	s := e.Because
+	if e.Moved > 0 {
+		s += fmt.Sprintf("; %d moved", e.Moved)
+	}
+	if e.Placed > 0 {
+		s += fmt.Sprintf("; %d placed", e.Placed)
+	}
+	return s
+}
+
+// Do implements scenario.World.
+func (w *play) Do(c scenario.Command) error {
+	synctest.Wait()
+	if w.bad != nil {
+		return nil
+	}
+	switch c.Verb {
+	case "group":
+		for _, kv := range c.Args {
+			k, v, _ := strings.Cut(kv, "=")
+			if k == "class" && v == "C" {
+				w.depot.class = rota.ClassC
+			}
+			if k == "partitions" {
+				n, _ := strconv.Atoi(v)
+				w.lists(n)
+			} else {
+				setting(&w.cfg, k, v)
+			}
+		}
+		return nil
+	case "member":
+		w.tune[c.Args[0]] = c.Args[1:]
+		return nil
+	case "join":
+		for _, l := range c.Args {
+			if p := w.proc(l); p == nil || !p.up.Load() {
+				w.join(l)
+				time.Sleep(20 * time.Microsecond) // who is first decides who creates the group
+			}
+		}
+		return nil
+	case "settle":
+		return w.settle()
+	case "advance":
+		d, err := time.ParseDuration(c.Args[0])
+		time.Sleep(d)
+		return err
+	case "order":
+		return w.order(c.Args)
+	case "store":
+		return w.store(c.Args)
+	case "land":
+		w.land()
+		return nil
+	case "who":
+		w.showOwners()
+		return nil
+	case "waits":
+		w.showWaits()
+		return nil
+	case "records":
+		for _, e := range w.depot.list("play/member/") {
+			m, _ := record.DecodeMember(e.Value)
+			w.say("%s is %s", w.nameOf(uint64(m.Session)), m.State)
+		}
+		return nil
+	}
+	return w.toProcs(c)
+}
+
+func setting(c *rota.Config, k, v string) {
+	d, _ := time.ParseDuration(v)
+	if d == 0 {
+		d = rota.AtOnce
+	}
+	switch k {
+	case "strategy":
+		c.Strategy = rota.Strategy(v)
+	case "mode":
+		c.Mode = rota.Mode(v)
+	case "fresh":
+		c.NewGroup = v == "true"
+	case "lease":
+		c.Lease = d
+	case "heartbeat":
+		c.Heartbeat = d
+	case "drain":
+		c.Drain = d
+	case "orphan":
+		c.Orphan = d
+	case "return":
+		c.Return = d
+	case "grace":
+		c.Grace = d
+	case "limit":
+		c.Labels = map[string]string{"limit": v}
+	}
+}
+
+// settle waits until everything that should run is owned and started.
+func (w *play) settle() error {
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		why := w.unsettled()
+		if why == "" || w.bad != nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("does not settle within two minutes: %s", why)
+		}
+	}
+}
+
+func (w *play) unsettled() string {
+	e, err := w.depot.get("play/plan")
+	if err != nil {
+		return "no plan"
+	}
+	p := plan(e)
+	l := w.leader(p)
+	if l == nil {
+		return "no leader"
+	}
+	live := map[uint64]bool{}
+	for _, x := range w.procs() {
+		if x.up.Load() {
+			live[x.m.SessionID()] = true
+			if x.leaves {
+				return x.label + " is leaving"
+			}
+		}
+	}
+	if len(live) != len(p.Members) {
+		return "members differ"
+	}
+	for _, m := range p.Members {
+		if !live[uint64(m)] {
+			return "members differ"
+		}
+	}
+	if w.roster == nil || p.Roster != w.roster.Ver || p.Orders != w.orders.Ver {
+		return "roster or orders are newer"
+	}
+	owned := map[string]bool{}
+	for i, r := range p.Rows {
+		if r.State == record.Owned {
+			owned[w.roster.Entries[i].Name] = true
+		}
+	}
+	for _, n := range append(slices.Clone(w.names), w.orders.Add...) {
+		if !owned[n] && !slices.Contains(w.orders.Pauses, n) && !slices.Contains(w.orders.Remove, n) {
+			return n + " has no owner"
+		}
+	}
+	if waits := l.m.Status().Waits; len(waits) > 0 {
+		return fmt.Sprint(waits)
+	}
+	for _, x := range w.procs() {
+		if !x.up.Load() {
+			continue
+		}
+		for i, r := range p.Rows {
+			if r.State == record.Owned && uint64(r.Owner) == x.m.SessionID() {
+				x.mu.Lock()
+				own, ok := x.owns[w.roster.Entries[i].Name]
+				x.mu.Unlock()
+				if !ok || record.Token(own.Token()) != r.Token {
+					return w.roster.Entries[i].Name + " is not started"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (w *play) showOwners() {
+	e, err := w.depot.get("play/plan")
+	for _, p := range w.procs() {
+		if !p.up.Load() {
+			continue
+		}
+		var items []string
+		p.mu.Lock()
+		for n, own := range p.owns {
+			items = append(items, fmt.Sprintf("%s@%d", n, uint32(own.Token())))
+		}
+		p.mu.Unlock()
+		slices.SortFunc(items, func(a, b string) int {
+			if len(a) != len(b) {
+				return len(a) - len(b)
+			}
+			return strings.Compare(a, b)
+		})
+		if len(items) == 0 {
+			items = []string{"stands by"}
+		}
+		head := p.label + ":"
+		if err == nil && uint64(plan(e).Leader) == p.m.SessionID() {
+			head = p.label + " leads:"
+		}
+		w.say("%s %s", head, strings.Join(items, " "))
+	}
+}
+
+func (w *play) showWaits() {
+	e, err := w.depot.get("play/plan")
+	if err != nil {
+		return
+	}
+	p := plan(e)
+	l := w.leader(p)
+	if l == nil {
+		return
+	}
+	for _, x := range l.m.Status().Waits {
+		what := "for " + w.byText(x.Member) + " to start"
+		for i, r := range p.Rows {
+			if w.roster.Entries[i].Name == x.Partition && r.State == record.Revoking {
+				what = "for " + w.byText(x.Member) + " to stop, then goes to " + w.nameOf(uint64(r.To))
+			} else if w.roster.Entries[i].Name == x.Partition && r.State == record.Free {
+				what = "to go to " + w.nameOf(uint64(r.To))
+			}
+		}
+		w.say("%s waits %s", x.Partition, what)
+	}
+}
+
+// toProcs runs the commands that are about processes.
+func (w *play) toProcs(c scenario.Command) error {
+	labels, rest := c.Args, []string(nil)
+	switch c.Verb {
+	case "watch", "handler", "source", "begin", "requests", "answers", "reads", "listing":
+		labels, rest = c.Args[:1], c.Args[1:]
+	case "cut", "leave":
+		if n := len(labels); n > 1 && (labels[n-1] == "in" || labels[n-1] == "out" || labels[n-1] == "returning") {
+			labels, rest = labels[:n-1], labels[n-1:]
+		}
+	}
+	word := ""
+	if len(rest) > 0 {
+		word = rest[0]
+	}
+	late := time.Duration(0)
+	if word == "late" || word == "slow" {
+		late, _ = time.ParseDuration(rest[1])
+	}
+	for _, label := range labels {
+		if c.Verb == "source" && label == "lists" {
+			n, err := strconv.Atoi(word)
+			w.lists(n)
+			return err
+		}
+		p := w.proc(label)
+		if p == nil || !p.up.Load() {
+			return fmt.Errorf("no process called %q is up", label)
+		}
+		if err := w.toProc(p, c.Verb, word, late); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
+	l := p.link
+	l.mu.Lock()
+	switch verb {
+	case "cut":
+		l.cutIn, l.cutOut = word != "out", word != "in"
+	case "watch":
+		l.drops, l.late = word == "drops", late
+	case "requests":
+		l.outLate = late
+	case "answers":
+		l.inLate = late
+	case "reads":
+		l.noReads = word == "fail"
+	case "listing":
+		l.hides = nil
+		if name, ok := strings.CutPrefix(word, "without-"); ok {
+			l.hides = func(e rota.Entry) bool {
+				m, err := record.DecodeMember(e.Value)
+				return err == nil && m.Name == name
+			}
+		}
+	}
+	l.mu.Unlock()
+	switch verb {
+	case "heal":
+		l.heal()
+	case "kill":
+		p.kill()
+	case "bug":
+		w.bug(p)
+	case "prove":
+		id := p.m.SessionID()
+		p.kill()
+		if e, err := w.depot.get("play/plan"); err == nil {
+			if l := w.leader(plan(e)); l != nil {
+				l.m.Prove(id)
+			}
+		}
+	case "leave":
+		p.leaves = true
+		if word == "returning" {
+			p.m.LeaveReturning()
+		} else {
+			p.cancel()
+		}
+	case "freeze", "suspend":
+		p.freeze()
+	case "wake":
+		p.wake()
+	case "jump":
+		p.m.Jump()
+	case "source":
+		p.mu.Lock()
+		p.fails = word == "fails"
+		p.mu.Unlock()
+	case "handler":
+		p.mu.Lock()
+		p.mode, p.slow = word, late
+		if word == "works" {
+			p.mode = ""
+			close(p.freed)
+			p.freed = make(chan struct{})
+		}
+		p.mu.Unlock()
+	case "begin":
+		return p.begin(word)
+	}
+	return nil
+}
+
+// begin lets a handler begin an effect: it asks for the lease as soon as it runs
+// and then sends.
+func (p *proc) begin(part string) error {
+	p.mu.Lock()
+	own, ok := p.owns[part]
+	frozen := p.frozen != nil
+	p.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%s does not run %s", p.label, part)
+	}
+	w := p.w
+	w.hear(line{who: p.label, verb: "begins", items: []string{fmt.Sprintf("%s@%d", part, uint32(own.Token()))}})
+	e := effect{p: p, part: part, token: own.Token(), who: p.m.SessionID()}
+	ask := func() {
+		if own.Check() == nil {
+			p.judge(check.Act, own)
+			p.mu.Lock()
+			p.held = append(p.held, e)
+			p.mu.Unlock()
+		}
+	}
+	if frozen {
+		w.wg.Go(ask) // it runs when the process wakes
+	} else {
+		ask()
+	}
+	return nil
+}
+
+// land lets effects reach the sink: those of processes that are not frozen.
+func (w *play) land() {
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	for _, p := range w.procs() {
+		p.mu.Lock()
+		if p.frozen == nil {
+			w.aloft = append(w.aloft, p.held...)
+			p.held = nil
+		}
+		p.mu.Unlock()
+	}
+	for _, e := range w.aloft {
+		verb, kind := "accepts", check.Accept
+		if s, any := w.sink[e.part]; any && (e.token < s.token || e.token == s.token && e.who != s.who) {
+			verb, kind = "refuses", check.Refuse
+		} else {
+			w.sink[e.part] = e
+		}
+		w.mu.Lock()
+		w.see(check.Event{Kind: kind, At: int64(time.Since(w.began)), Who: w.who(e.who), Part: w.part(e.part), Token: record.Token(e.token)})
+		w.mu.Unlock()
+		w.say("sink %s %s@%d from %s", verb, e.part, uint32(e.token), e.p.label)
+	}
+	w.aloft = nil
+}
+
+// bug: a leader ended on a bug, having stopped everything, and said so.
+func (w *play) bug(p *proc) {
+	id := p.m.SessionID()
+	p.kill()
+	e, _ := w.depot.get(fmt.Sprintf("play/member/%016x", id))
+	m, _ := record.DecodeMember(e.Value)
+	pe, _ := w.depot.get("play/plan")
+	m.State, m.Seq, m.Bug = record.Left, m.Seq+1, plan(pe).Decided
+	w.depot.put(e.Key, m.Append(nil), e.Rev)
+}
+
+func (w *play) store(args []string) error {
+	d, _ := time.ParseDuration(args[len(args)-1])
+	switch args[0] {
+	case "stalls":
+		w.depot.mu.Lock()
+		w.depot.stall = time.Now().Add(d)
+		w.depot.mu.Unlock()
+	case "refuses", "works":
+		w.depot.mu.Lock()
+		w.depot.refuse, w.depot.stall = args[0] == "refuses", time.Time{}
+		w.depot.mu.Unlock()
+	case "becomes":
+		w.depot.mu.Lock()
+		w.depot.server = args[1]
+		w.depot.mu.Unlock()
+		for _, p := range w.procs() {
+			p.link.heal() // connected anew
+		}
+	case "deletes":
+		k := fmt.Sprintf("play/member/%016x", w.proc(args[1]).m.SessionID())
+		e, err := w.depot.get(k)
+		if err != nil {
+			return err
+		}
+		return w.depot.delete(k, e.Rev)
+	case "loses":
+		w.mu.Lock()
+		w.see(check.Event{Kind: check.Rollback, At: int64(time.Since(w.began)), Until: int64(time.Since(w.began)) + 1})
+		w.mu.Unlock()
+		_, is := w.depot.lose(d, len(args) == 3)
+		w.tellRows(plan(is))
+	default:
+		return fmt.Errorf("cannot do %q with whole members yet", args[0])
+	}
+	return nil
+}
+
+// tellRows tells the checkers what a restored plan says.
+func (w *play) tellRows(p *record.Plan) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.roster = nil
+	if e, err := w.depot.get("play/roster"); err == nil {
+		w.roster, _ = record.DecodeRoster(e.Value)
+	}
+	now := int64(time.Since(w.began))
+	for i := range w.parts {
+		w.see(check.Event{Kind: check.Row, At: now, Part: int32(i), State: record.Free, Who: check.Nobody})
+	}
+	if p == nil || w.roster == nil {
+		return
+	}
+	for i, r := range p.Rows {
+		if r.State != record.Free && i < len(w.roster.Entries) {
+			w.see(check.Event{Kind: check.Row, At: now, Part: w.part(w.roster.Entries[i].Name), State: r.State, Token: r.Token, Who: w.who(uint64(r.Owner))})
+		}
+	}
+}
+
+func (w *play) order(args []string) error {
+	o := w.orders
+	x, y := "", ""
+	if len(args) > 1 {
+		x = args[1]
+	}
+	if len(args) > 2 {
+		y = args[2]
+	}
+	without := func(l []string) []string {
+		return slices.DeleteFunc(slices.Clone(l), func(s string) bool { return s == x })
+	}
+	apart := func(l []record.Pin) []record.Pin {
+		return slices.DeleteFunc(slices.Clone(l), func(p record.Pin) bool { return p.Partition == x && (y == "" || p.Member == y) })
+	}
+	switch args[0] {
+	case "pause":
+		o.Pauses = append(without(o.Pauses), x)
+	case "resume":
+		o.Pauses = without(o.Pauses)
+	case "drain":
+		o.Drains = append(without(o.Drains), x)
+	case "undrain":
+		o.Drains = without(o.Drains)
+	case "freeze", "thaw":
+		o.Freeze = args[0] == "freeze"
+	case "add":
+		o.Add, o.Remove = append(without(o.Add), x), without(o.Remove)
+	case "remove":
+		o.Remove, o.Add = append(without(o.Remove), x), without(o.Add)
+	case "pin":
+		o.Pins = append(apart(o.Pins), record.Pin{Partition: x, Member: y})
+	case "unpin":
+		o.Pins = apart(o.Pins)
+	case "ban":
+		o.Bans = append(apart(o.Bans), record.Pin{Partition: x, Member: y})
+	case "unban":
+		o.Bans = apart(o.Bans)
+	default:
+		return fmt.Errorf("unknown order %q", args[0])
+	}
+	o.Ver++
+	b, err := record.Encode(&o)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.orders = o
+	w.mu.Unlock()
+	e, _ := w.depot.get("play/orders")
+	_, err = w.depot.put("play/orders", b, e.Rev)
+	return err
+}
