@@ -39,22 +39,22 @@ func TestWrongFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{"up --for -1s", `--for "-1s": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
 		{"up --for 30", `--for "30": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
 	} {
-		code, stdout, stderr := rota(t.Context(), c.args)
+		code, stdout, stderr := invoke(t.Context(), c.args)
 		if code != exitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {
 			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q", c.args, code, stdout, stderr, exitUsage, c.says)
 		}
 	}
 }
 
-// rota runs the program as a shell would.
-func rota(ctx context.Context, args string) (code int, stdout, stderr string) {
+// invoke runs the program as a shell would.
+func invoke(ctx context.Context, args string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
 	code = run(ctx, strings.Fields(args), &out, &err)
 	return code, out.String(), err.String()
 }
 
 func TestSimJSONIsTheReportAlone(t *testing.T) {
-	code, stdout, stderr := rota(t.Context(), "sim --schedules 100 -o json --seed 9 --members 3 --partitions 5")
+	code, stdout, stderr := invoke(t.Context(), "sim --schedules 100 -o json --seed 9 --members 3 --partitions 5")
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d, stderr %q", code, stderr)
 	}
@@ -86,7 +86,7 @@ func TestSimJSONIsTheReportAlone(t *testing.T) {
 
 func TestSameSeedSameRun(t *testing.T) {
 	played := func(seed string) (r sim.Report) {
-		_, stdout, _ := rota(t.Context(), "sim --schedules 300 --cores 2 --members 2 --partitions 3 -o json --seed "+seed)
+		_, stdout, _ := invoke(t.Context(), "sim --schedules 300 --cores 2 --members 2 --partitions 3 -o json --seed "+seed)
 		if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestReplayIsTheScheduleOfTheBatch(t *testing.T) {
 }
 
 func TestReplayPrintsATranscript(t *testing.T) {
-	code, stdout, stderr := rota(t.Context(), "sim --replay 7 --faults crash,cut")
+	code, stdout, stderr := invoke(t.Context(), "sim --replay 7 --faults crash,cut")
 	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	if code != 0 || stderr != "" || len(lines) < 10 {
 		t.Fatalf("exit %d, stderr %q, stdout %q", code, stderr, stdout)
@@ -132,13 +132,13 @@ func TestReplayPrintsATranscript(t *testing.T) {
 	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "violations: 0 in ") {
 		t.Errorf("verdict %q", last)
 	}
-	if _, again, _ := rota(t.Context(), "sim --replay 7 --faults crash,cut"); again != stdout {
+	if _, again, _ := invoke(t.Context(), "sim --replay 7 --faults crash,cut"); again != stdout {
 		t.Error("a second replay differs")
 	}
 }
 
 func TestSimTableSpeaksOnStdoutAlone(t *testing.T) {
-	code, stdout, stderr := rota(t.Context(), "sim --schedules 50 --cores 1 --faults crash,pause")
+	code, stdout, stderr := invoke(t.Context(), "sim --schedules 50 --cores 1 --faults crash,pause")
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d, stderr %q", code, stderr)
 	}
@@ -156,11 +156,11 @@ func TestSimTableSpeaksOnStdoutAlone(t *testing.T) {
 func TestInterruptedSimPrintsWhatItHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	code, stdout, _ := rota(ctx, "sim")
+	code, stdout, _ := invoke(ctx, "sim")
 	if want := "interrupted after 0 of 20,000 schedules"; code != exitInterrupted || !strings.HasPrefix(stdout, want) {
 		t.Errorf("exit %d, stdout %q, want exit %d and %q", code, stdout, exitInterrupted, want)
 	}
-	code, stdout, _ = rota(ctx, "sim -o json")
+	code, stdout, _ = invoke(ctx, "sim -o json")
 	var r sim.Report
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != exitInterrupted || r.Schedules != 0 {
 		t.Errorf("json: exit %d, %v, %d schedules", code, err, r.Schedules)
@@ -180,7 +180,7 @@ func TestEveryViolationComesWithItsCommand(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if code, stdout, stderr := rota(t.Context(), strings.TrimPrefix(again, "rota ")); !strings.HasPrefix(stdout, "schedule 42: 3 members and 5 partitions, faults crash,pause\n") {
+	if code, stdout, stderr := invoke(t.Context(), strings.TrimPrefix(again, "rota ")); !strings.HasPrefix(stdout, "schedule 42: 3 members and 5 partitions, faults crash,pause\n") {
 		t.Errorf("%s: exit %d, stdout %q, stderr %q", again, code, stdout, stderr)
 	}
 
@@ -221,7 +221,7 @@ func TestEverythingCountedHasWords(t *testing.T) {
 			t.Errorf("markWords: no words for %s", key)
 		}
 	}
-	_, help, _ := rota(t.Context(), "sim --help")
+	_, help, _ := invoke(t.Context(), "sim --help")
 	for _, name := range sim.FaultNames() {
 		if !strings.Contains(help, " "+name+" ") {
 			t.Errorf("sim --help does not name %s", name)
@@ -235,7 +235,7 @@ func TestCompletion(t *testing.T) {
 		{"__complete sim --faults crash,pau", "crash,pause\n", "crash,crash\n"},
 		{"__complete sim -o js", "json\n", ""},
 	} {
-		_, stdout, _ := rota(t.Context(), c.args)
+		_, stdout, _ := invoke(t.Context(), c.args)
 		if !strings.Contains(stdout, c.want) || c.not != "" && strings.Contains(stdout, c.not) {
 			t.Errorf("%s: %q", c.args, stdout)
 		}

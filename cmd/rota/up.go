@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
 )
 
@@ -20,11 +19,12 @@ func upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Watch a group at work on this machine",
-		Long: `Up shows a group at work. Today it plays simulated members on a simulated store,
-in real time; real processes come with the embedded store.
+		Long: `Up shows a group at work. Today its members run in this one process, on a store and
+queues in memory; separate processes come with the embedded store.
 
-The members decide by the code that real ones run, with the times of real ones:
-a heartbeat every 2 s, a lease of 5 s. So that there is something to see, a member
+The members are real ones, with a heartbeat every 2 s and a lease of 5 s, and have
+messages to handle. What is killed or cut off here is so as far as one process can
+do that to a part of itself. So that there is something to see, a member
 joins after 5 s, the leader is killed after 10 s, and one member is cut off from
 the store after 20 s and healed after 28 s. Then all stays calm until Ctrl-C, on
 which every member leaves in good order.
@@ -52,13 +52,28 @@ On a terminal you can type commands meanwhile: help lists them.`,
 // stage's: whoever stops the process stops the show, and misses nothing.
 type show struct {
 	out   io.Writer
-	stage *sim.Stage
+	stage stage
 	size  int
 	parts int
 	acts  []act
 	cut   map[string]bool // cut off, as far as we did it
 	event event           // said, not yet printed: more may belong to it
 	err   error           // of out
+}
+
+// A stage is what a show is played on.
+type stage interface {
+	Join(name string)
+	Kill(name string) bool
+	Cut(name string) bool
+	Heal(name string) bool
+	Leave(name string) bool
+	Owners() []string
+	Say(func(at time.Duration, line string))
+	Advance(time.Duration)
+	Now() time.Duration
+	Seen() ([]string, error)
+	Close()
 }
 
 // An act is something that happens by itself. Whom it is about is settled when
@@ -85,7 +100,7 @@ const (
 
 func newShow(out io.Writer, members, partitions int) *show {
 	s := &show{out: out, size: members, parts: partitions, cut: map[string]bool{}}
-	s.stage = sim.NewStage(sim.Options{Partitions: partitions})
+	s.stage = newCrew(partitions)
 	s.stage.Say(s.hear)
 	lost := ""
 	s.acts = []act{
@@ -100,6 +115,7 @@ func newShow(out io.Writer, members, partitions int) *show {
 
 // run plays until ctx ends, somebody types quit, or length has passed.
 func (s *show) run(ctx context.Context, typed <-chan string, length time.Duration) error {
+	defer s.stage.Close()
 	s.open(typed != nil)
 	tick := time.NewTicker(step)
 	defer tick.Stop()
@@ -123,8 +139,8 @@ func (s *show) run(ctx context.Context, typed <-chan string, length time.Duratio
 }
 
 func (s *show) open(typing bool) {
-	s.printf("rota up: today this plays %s on a simulated store, in real time;", count(s.size, "simulated member"))
-	s.printf("real processes come with the embedded store.")
+	s.printf("rota up: today this runs %s in this one process, on a store and queues in memory;", count(s.size, "member"))
+	s.printf("separate processes come with the embedded store.")
 	s.printf("")
 	s.printf("They share %s. q0@1 is partition q0 under token 1: the token grows with every owner.", count(s.parts, "partition"))
 	s.printf("To come: a member joins at 5 s, the leader is killed at 10 s, one is cut off at 20 s and healed at 28 s.")

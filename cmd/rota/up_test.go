@@ -9,9 +9,9 @@ import (
 )
 
 func TestUpSaysWhatItIs(t *testing.T) {
-	code, stdout, stderr := rota(t.Context(), "up --for 100ms")
+	code, stdout, stderr := invoke(t.Context(), "up --for 100ms")
 	first, _, _ := strings.Cut(stdout, "\n")
-	if want := "rota up: today this plays 3 simulated members on a simulated store, in real time;"; code != 0 || stderr != "" || first != want {
+	if want := "rota up: today this runs 3 members in this one process, on a store and queues in memory;"; code != 0 || stderr != "" || first != want {
 		t.Errorf("exit %d, stderr %q, first line %q, want %q", code, stderr, first, want)
 	}
 	if !strings.HasSuffix(stdout, "-- all left\n") {
