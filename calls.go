@@ -104,6 +104,9 @@ func (s *session) list(ctx context.Context) ([]core.Entry, error) {
 	return nil, errors.New("the watch ended before it began")
 }
 
+// errSkip marks a record that the core has no use for.
+var errSkip = errors.New("not for the core")
+
 // decode turns what the store holds into records. What does not decode is told
 // and left out: the last good version stays. It is an error only when nothing
 // else was asked for.
@@ -112,6 +115,9 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	var bad error
 	for _, e := range batch {
 		x, err := decodeEntry(s.m.cfg.Group, e)
+		if err == errSkip {
+			continue
+		}
 		if err != nil {
 			bad = fmt.Errorf("%s: %w", e.Key, err)
 			s.condition("the store holds a record that cannot be read: " + bad.Error())
@@ -143,6 +149,8 @@ func decodeEntry(group string, e Entry) (core.Entry, error) {
 		if !e.Deleted {
 			x.Roster, err = record.DecodeRoster(e.Value)
 		}
+	case name == "history":
+		return x, errSkip
 	case name == "orders":
 		x.Cell = core.OrdersCell
 		if !e.Deleted {

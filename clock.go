@@ -10,19 +10,31 @@ import (
 // nobody sets it.
 type clock struct {
 	now func() core.Time
+	// drift is how far another clock of this machine has run away from the one
+	// that timers go by. When it jumps, the machine slept or was tampered with,
+	// and no lease is trusted. Nil where there is no other clock to compare with.
+	drift func() time.Duration
 }
 
 // newClock picks the best clock there is. In a test bubble the runtime's time is
 // not this machine's; then the runtime's counts, for timers go by it.
 func newClock() clock {
 	began := time.Now()
-	runtime := clock{func() core.Time { return core.Time(time.Since(began)) + 1 }}
+	runtime := func() core.Time { return core.Time(time.Since(began)) + 1 }
 	boot, real, ok := bootClock()
 	if !ok {
-		return runtime
+		// No clock in reach counts suspend: the wall clock at least does not
+		// stand still in it.
+		wall := began.Round(0)
+		return clock{runtime, func() time.Duration { return time.Now().Round(0).Sub(wall) - time.Since(began) }}
 	}
 	if d := time.Since(real); d > time.Hour || d < -time.Hour {
-		return runtime
+		return clock{runtime, nil}
 	}
-	return clock{boot}
+	first := boot()
+	return clock{boot, func() time.Duration { return boot().Sub(first) - time.Since(began) }}
 }
+
+// jump is how much two clocks of one machine may disagree from one look to the
+// next before something has happened to it.
+const jump = 200 * time.Millisecond

@@ -60,3 +60,27 @@ func (m *Member) LastPlan() Event {
 	}
 	return Event{}
 }
+
+// Unpaced turns the equal rate of partitions off.
+func Unpaced() (undo func()) {
+	old := ahead
+	ahead = 1 << 40
+	return func() { ahead = old }
+}
+
+// CheckTiming is what New asks of a lease, a heartbeat and the time it takes to
+// stop, which no Config can set.
+func CheckTiming(lease, heartbeat, margin time.Duration) error {
+	t := core.MakeTiming(lease, heartbeat)
+	t.Margin = margin
+	return checkTiming(t)
+}
+
+// Timing is what New made of the durations: those of Config, in its order.
+func (m *Member) Timing() [7]time.Duration {
+	t := m.timing
+	return [...]time.Duration{t.Lease, t.Heartbeat, t.Settle, t.Drain, t.Grace, t.Orphan, t.Return}
+}
+
+// Drift sets how far this machine's clocks have come apart.
+func (m *Member) Drift(f func() time.Duration) { m.clock.drift = f }

@@ -19,9 +19,11 @@ type group struct {
 	store *rotatest.MemStore
 	src   *rotatest.MemSource
 	wg    sync.WaitGroup
-	mu    sync.Mutex
-	owner map[string]string // partition → member that handles it now
-	count map[string]int
+	// prepare, if set, gets a member before it runs.
+	prepare func(*rota.Member)
+	mu      sync.Mutex
+	owner   map[string]string // partition → member that handles it now
+	count   map[string]int
 }
 
 func newGroup(t *testing.T, partitions int) *group {
@@ -57,6 +59,9 @@ func (g *group) start(name string, tune func(*rota.Config)) (m *rota.Member, lea
 	m, err := rota.New(cfg)
 	if err != nil {
 		g.t.Fatal(err)
+	}
+	if g.prepare != nil {
+		g.prepare(m)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -25,23 +25,8 @@ type crowd struct {
 }
 
 func (c *crowd) join(name string) (leave context.CancelFunc) {
-	m, err := rota.New(rota.Config{Group: "crowd", Store: c.store, Name: name, NewGroup: true,
-		Source: rota.Func(c.names, func(ctx context.Context, own rota.Ownership) error {
-			c.mu.Lock()
-			if o := c.runs[own.Partition()]; o != "" {
-				c.t.Errorf("%s and %s run %s at once", o, name, own.Partition())
-			}
-			c.runs[own.Partition()] = name
-			c.mu.Unlock()
-			select {
-			case <-own.Stop():
-			case <-ctx.Done():
-			}
-			c.mu.Lock()
-			c.runs[own.Partition()] = ""
-			c.mu.Unlock()
-			return nil
-		})})
+	m, err := rota.New(rota.Config{Group: "crowd", Store: c.store, Name: name, NewGroup: true, Source: idler{c, name},
+		Handle: func(context.Context, rota.Message) error { return nil }})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -62,6 +47,41 @@ func (c *crowd) join(name string) (leave context.CancelFunc) {
 		}
 	})
 	return cancel
+}
+
+// idler is a member's source: it owns and does nothing.
+type idler struct {
+	c    *crowd
+	name string
+}
+
+func (i idler) Partitions(context.Context) ([]rota.Partition, error) {
+	i.c.mu.Lock()
+	defer i.c.mu.Unlock()
+	out := make([]rota.Partition, len(i.c.names))
+	for k, n := range i.c.names {
+		out[k].Name = n
+	}
+	return out, nil
+}
+
+func (i idler) Consume(ctx context.Context, own rota.Ownership, _ rota.Deliver) error {
+	c := i.c
+	c.mu.Lock()
+	if o := c.runs[own.Partition()]; o != "" {
+		c.t.Errorf("%s and %s run %s at once", o, i.name, own.Partition())
+	}
+	c.runs[own.Partition()] = i.name
+	c.mu.Unlock()
+	own.Started()
+	select {
+	case <-own.Stop():
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	c.runs[own.Partition()] = ""
+	c.mu.Unlock()
+	return nil
 }
 
 // settled counts partitions that run and plans since the last call.
@@ -89,9 +109,9 @@ func (c *crowd) settled(what string, plans int) {
 // over a store in memory and in virtual time: 500 start, 500 more, 600 leave, one
 // plan each, and never two owners.
 func TestS0_11_AThousandMembersInABubble(t *testing.T) {
-	n, parts := 500, 1024
+	n, parts, more := 500, 1024, 10_000
 	if testing.Short() || raceEnabled {
-		n, parts = 50, 128
+		n, parts, more = 50, 128, 1000
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, store: rotatest.NewMemStore(), names: rotatest.Names(parts), runs: map[string]string{}}
@@ -112,6 +132,11 @@ func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		c.settled("leave", 1)
+		c.mu.Lock()
+		c.names = rotatest.Names(more)
+		c.mu.Unlock()
+		time.Sleep(35 * time.Second) // the leader asks its source every 30 s
+		c.settled("more partitions", 1)
 		t.Logf("%v of virtual time", time.Since(began))
 		for _, leave := range leaves {
 			leave()

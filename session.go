@@ -38,6 +38,10 @@ type session struct {
 	refused error     // what the source lists cannot be served: leaving
 	abortAt time.Time // when to end by force what still has not stopped
 	trail   trail
+	drift   time.Duration // between this machine's clocks, when last compared
+	past    chan record.Past
+	said    Event  // of the newest plan this leader made
+	planned uint64 // number of the newest plan that went into the history
 }
 
 func newSession(m *Member) *session {
@@ -61,6 +65,10 @@ func newSession(m *Member) *session {
 		cfg.Strategy = core.Range
 	}
 	s.node = core.New(cfg)
+	s.past = make(chan record.Past, 16)
+	if m.clock.drift != nil {
+		s.drift = m.clock.drift()
+	}
 	return s
 }
 
@@ -106,6 +114,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	s.watch("plan", false)
 	s.watch("roster", false)
 	s.goDo(s.identify)
+	s.goDo(s.writeHistory)
 	s.step(core.Event{Kind: core.Begin})
 	leave := ctx.Done()
 	for !s.ended {
@@ -153,8 +162,9 @@ func (s *session) drainInbox() {
 func (s *session) bug(b core.Bug) error {
 	s.over.Store(true)
 	for _, r := range s.runs {
-		r.cancel()
+		r.end(true)
 	}
+	s.obituary()
 	s.m.emit(Event{Kind: EventCondition, Session: s.id.String(), Because: b.Error()})
 	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
 }
@@ -167,6 +177,25 @@ func (s *session) step(ev core.Event) {
 	if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
 		s.dropRun(&ev)
 	}
+	s.lookForJump()
+	s.feed(ev)
+}
+
+// lookForJump compares two clocks of this machine. If they have come apart it
+// was suspended, or somebody played with its time: no lease is trusted then.
+func (s *session) lookForJump() {
+	if s.m.clock.drift == nil {
+		return
+	}
+	d := s.m.clock.drift()
+	if was := s.drift; d-was > jump || was-d > jump {
+		s.drift = d
+		s.condition(fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
+		s.feed(core.Event{Kind: core.Jumped})
+	}
+}
+
+func (s *session) feed(ev core.Event) {
 	now := s.m.clock.now()
 	s.trail.add(now, &ev)
 	acts := s.node.Step(now, ev)
@@ -174,6 +203,7 @@ func (s *session) step(ev core.Event) {
 	for i := range acts {
 		s.do(&acts[i])
 	}
+	s.remember()
 	if r := s.node.Roster(); r != s.roster {
 		s.roster = r
 		s.tellMeta()

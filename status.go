@@ -101,6 +101,9 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		}
 		for _, e := range batch {
 			x, err := decodeEntry(group, e)
+			if err == errSkip {
+				continue
+			}
 			if err != nil {
 				return st, fmt.Errorf("inspect %s: %s: %w", group, e.Key, err)
 			}

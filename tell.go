@@ -43,6 +43,7 @@ func (s *session) note(a *core.Action) {
 	case core.NotePlan:
 		e.Kind, e.Because, e.Moved, e.Placed = EventPlan, a.Why.String(), a.Moved, a.Placed
 		e.Plan = s.node.Plan().ID + 1
+		s.said = e
 	case core.NoteDead:
 		e.Kind = EventDead
 	case core.NoteEvicted:

@@ -308,6 +308,20 @@ type Bug string
 
 func (b Bug) Error() string { return "rota: bug: " + string(b) }
 
+// Obituary is the record of a session that ends on a bug, to be written over
+// prev once everything has stopped. A leader's tells over which plan, so that the
+// next one does not break on it too.
+func (n *Node) Obituary() (m *record.Member, prev Rev) {
+	n.own.state = record.Left
+	n.own.seq++
+	m = n.compose()
+	m.Draining, m.Starting = nil, nil
+	if n.Leads() {
+		m.Bug = n.plan.Decided
+	}
+	return m, n.own.rev
+}
+
 // Members are the records in sight, by session: everybody's for a leader or a
 // deputy, otherwise the leader's and the own.
 func (n *Node) Members() []*record.Member {

@@ -1,0 +1,95 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// mostPasts is how many plans the history keeps: well below 256 KB.
+const mostPasts = 1000
+
+// remember notes a plan of this leader for the history, once it is in the store.
+func (s *session) remember() {
+	p := s.node.Plan()
+	if p == nil || !s.node.Leads() || p.ID == 0 || p.ID == s.planned || s.said.Plan != p.ID {
+		return
+	}
+	s.planned = p.ID
+	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Cause: s.said.Because,
+		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
+	select {
+	case s.past <- past:
+	default: // the store is slow, and history is only for people
+	}
+}
+
+// writeHistory appends to the history record, as far as that works.
+func (s *session) writeHistory() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case p := <-s.past:
+			for range 3 {
+				if !errors.Is(s.appendPast(p), ErrConflict) {
+					break
+				}
+			}
+		}
+	}
+}
+
+func (s *session) appendPast(p record.Past) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+	defer cancel()
+	key := s.m.cfg.Group + "/history"
+	h := &record.History{}
+	e, err := s.m.cfg.Store.Get(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		if old, err := record.DecodeHistory(e.Value); err == nil {
+			h = old
+		}
+	}
+	h.Plans = append(h.Plans, p)
+	h.Plans = h.Plans[max(0, len(h.Plans)-mostPasts):]
+	b, err := record.Encode(h)
+	if err != nil {
+		return err
+	}
+	_, err = s.m.cfg.Store.Put(ctx, key, b, e.Rev)
+	return err
+}
+
+// obituary waits until nothing runs any more and then says that this session
+// ended on a bug.
+func (s *session) obituary() {
+	limit := time.NewTimer(s.m.timing.Lease)
+	defer limit.Stop()
+	for len(s.runs) > 0 {
+		select {
+		case ev := <-s.inbox:
+			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
+				s.dropRun(&ev)
+			}
+		case <-limit.C:
+			s.m.cfg.Abort(errors.New("rota: after a bug, a handler does not stop; only the end of the process ends it"))
+			return
+		}
+	}
+	m, prev := s.node.Obituary()
+	b, err := record.Encode(m)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+	defer cancel()
+	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
+}

@@ -1,0 +1,127 @@
+package rota_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// TestABugStopsEverythingAndDoesNotSpread: a broken assertion ends the member
+// with the newest events in its error; its record says over which plan, and the
+// next leader touches nothing.
+func TestABugStopsEverythingAndDoesNotSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 4)
+		var now atomic.Bool
+		g.prepare = func(m *rota.Member) {
+			m.Hold(func() {
+				if now.Swap(false) {
+					panic(core.Bug("a test"))
+				}
+			})
+		}
+		m1, leave1 := g.start("c1", nil)
+		g.prepare = nil
+		time.Sleep(300 * time.Millisecond)
+		m2, leave2 := g.start("c2", nil)
+		var waits atomic.Bool
+		events := m2.Events(t.Context())
+		g.wg.Go(func() {
+			for e := range events {
+				if strings.Contains(e.Because, "ended on a bug") {
+					waits.Store(true)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		first := m1.SessionID()
+		now.Store(true)
+		time.Sleep(10 * time.Second)
+		err := leave1()
+		if !errors.Is(err, rota.ErrBug) || !strings.Contains(err.Error(), "a test") || !strings.Contains(err.Error(), "kind") {
+			t.Errorf("Run returned %v, want ErrBug with the bug and the newest events", err)
+		}
+		e, _ := g.store.Get(context.Background(), "test/member/"+record.Session(first).String())
+		if m, err := record.DecodeMember(e.Value); err != nil || m.State != record.Left || m.Bug == 0 {
+			t.Errorf("its record is %+v, %v", m, err)
+		}
+		if !waits.Load() {
+			t.Error("the next leader goes on as if nothing had happened")
+		}
+		if err := leave2(); err != nil {
+			t.Errorf("c2: %v", err)
+		}
+		g.wg.Wait()
+	})
+}
+
+// TestHistoryTellsEachPlan: the leader keeps the last plans with cause and cost.
+func TestHistoryTellsEachPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 4)
+		_, leave1 := g.start("c1", nil)
+		time.Sleep(time.Second)
+		_, leave2 := g.start("c2", nil)
+		time.Sleep(time.Second)
+		leave2()
+		time.Sleep(time.Second)
+		e, err := g.store.Get(context.Background(), "test/history")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := record.DecodeHistory(e.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range h.Plans {
+			got = append(got, p.Cause)
+		}
+		if want := "joined, roster|joined|left"; strings.Join(got, "|") != want {
+			t.Errorf("the history is %q, want %q", strings.Join(got, "|"), want)
+		}
+		if h.Plans[1].Moves != 2 || h.Plans[1].Members != 2 || h.Plans[1].ID != 2 {
+			t.Errorf("the second plan is told as %+v", h.Plans[1])
+		}
+		leave1()
+		g.wg.Wait()
+	})
+}
+
+// TestClocksThatComeApartCostTheLease: on a machine whose clocks disagree all of
+// a sudden everything stops, the lease is renewed, and work goes on.
+func TestClocksThatComeApartCostTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		var drift atomic.Int64
+		g.prepare = func(m *rota.Member) {
+			m.Drift(func() time.Duration { return time.Duration(drift.Load()) })
+		}
+		m, leave := g.start("c1", nil)
+		var told []rota.EventKind
+		events := m.Events(t.Context())
+		g.wg.Go(func() {
+			for e := range events {
+				if e.Kind == rota.EventPaused || e.Kind == rota.EventResumed {
+					told = append(told, e.Kind)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		drift.Store(int64(3 * time.Second))
+		time.Sleep(3 * time.Second)
+		leave()
+		g.wg.Wait()
+		if len(told) != 2 || told[0] != rota.EventPaused || told[1] != rota.EventResumed {
+			t.Errorf("told %v, want one pause and one resume", told)
+		}
+	})
+}
