@@ -60,13 +60,16 @@ type ring struct {
 }
 
 func (r *ring) init() {
-	r.buf = make([]Event, ringSize)
 	r.wake = make(chan struct{})
 }
 
 func (r *ring) add(e Event) {
 	r.mu.Lock()
-	r.buf[r.next%ringSize] = e
+	if len(r.buf) < ringSize { // most members have few events
+		r.buf = append(r.buf, e)
+	} else {
+		r.buf[r.next%ringSize] = e
+	}
 	r.next++
 	wake := r.wake
 	r.wake = make(chan struct{})

@@ -3,6 +3,7 @@ package rota_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,14 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/rotatest"
 )
+
+// heap is what is in use after a collection.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
 
 // crowd is many members that own partitions and do nothing with them but keep
 // count: at every moment at most one runs a partition.
@@ -115,7 +124,7 @@ func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, store: rotatest.NewMemStore(), names: rotatest.Names(parts), runs: map[string]string{}}
-		began := time.Now()
+		began, empty := time.Now(), heap()
 		var leaves []context.CancelFunc
 		for i := range n {
 			leaves = append(leaves, c.join(fmt.Sprintf("m%04d", i)))
@@ -127,6 +136,7 @@ func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		c.settled("more", 1)
+		t.Logf("%d bytes of heap per member, store and %d partitions included", (heap()-empty)/uint64(2*n), parts)
 		for _, leave := range leaves[n/5 : n/5+n*6/5] {
 			leave()
 		}
@@ -135,8 +145,10 @@ func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 		c.mu.Lock()
 		c.names = rotatest.Names(more)
 		c.mu.Unlock()
+		few := heap()
 		time.Sleep(35 * time.Second) // the leader asks its source every 30 s
 		c.settled("more partitions", 1)
+		t.Logf("%d bytes of heap per partition that is added, over all %d members", int64(heap()-few)/int64(more-parts), n*4/5)
 		t.Logf("%v of virtual time", time.Since(began))
 		for _, leave := range leaves {
 			leave()
