@@ -14,6 +14,7 @@ type clock struct {
 	// that timers go by. When it jumps, the machine slept or was tampered with,
 	// and no lease is trusted. Nil where there is no other clock to compare with.
 	drift func() time.Duration
+	exact bool // it counts suspend by itself
 }
 
 // newClock picks the best clock there is. In a test bubble the runtime's time is
@@ -26,13 +27,13 @@ func newClock() clock {
 		// No clock in reach counts suspend: the wall clock at least does not
 		// stand still in it.
 		wall := began.Round(0)
-		return clock{runtime, func() time.Duration { return time.Now().Round(0).Sub(wall) - time.Since(began) }}
+		return clock{runtime, func() time.Duration { return time.Now().Round(0).Sub(wall) - time.Since(began) }, false}
 	}
 	if d := time.Since(real); d > time.Hour || d < -time.Hour {
-		return clock{runtime, nil}
+		return clock{runtime, nil, true}
 	}
 	first := boot()
-	return clock{boot, func() time.Duration { return boot().Sub(first) - time.Since(began) }}
+	return clock{boot, func() time.Duration { return boot().Sub(first) - time.Since(began) }, true}
 }
 
 // jump is how much two clocks of one machine may disagree from one look to the

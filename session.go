@@ -191,7 +191,7 @@ func (s *session) lookForJump() {
 	if was := s.drift; d-was > jump || was-d > jump {
 		s.drift = d
 		s.condition(fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
-		s.feed(core.Event{Kind: core.Jumped})
+		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.exact})
 	}
 }
 

@@ -69,7 +69,7 @@ const (
 	Closed               // the source's connections are closed
 	Proven               // the kernel proved that Session is gone
 	Leave                // the user wants to leave; Flag = it means to return
-	Jumped               // this host's clocks disagree: trust no lease
+	Jumped               // this host's clocks disagree: trust no lease; Flag = this clock counts suspend
 	Server               // connected to the store server called Text
 )
 

@@ -32,7 +32,13 @@ func (n *Node) take(ev *Event) bool {
 			n.leaving, n.returning = n.now, ev.Flag
 		}
 	case Jumped:
-		n.own.lease = min(n.own.lease, n.now)
+		// What sleep took is on this clock if it counts suspend; then there is
+		// time to stop in order. Otherwise nobody knows how late it is.
+		until := n.now
+		if ev.Flag {
+			until = n.now.Add(n.cfg.Margin)
+		}
+		n.own.lease = min(n.own.lease, until)
 	case Server:
 		n.sawServer(ev.Text)
 	case Tick:

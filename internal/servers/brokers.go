@@ -21,6 +21,10 @@ func java(megabytes int, args ...string) command {
 
 // RabbitMQ runs one broker, with a port mapper of its own: the usual one would
 // be shared by all on the machine and would outlive them.
+//
+// Killed within milliseconds of the answer to a queue.declare, RabbitMQ 3.10 has
+// lost that queue now and then, and with it what it had confirmed there: the
+// record of the queue is on disk, but not yet the one that it was committed.
 func RabbitMQ(ctx context.Context) (*Server, error) {
 	bin, err := FindRabbitMQ()
 	if err != nil {
