@@ -205,7 +205,7 @@ func (w *World) wroteMember(was, m *record.Member) {
 
 func (w *World) wrotePlan(was, p *record.Plan) {
 	eager := p.Mode == record.Eager && !w.store.frozen(p.Orders)
-	names := w.store.roster.Roster
+	names := w.store.rosterOf(p.Roster)
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		var old record.Row
@@ -243,6 +243,17 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 		w.marks.Incarnations++
 	}
 	w.logPlan(was, p)
+}
+
+// rosterOf is the roster that a plan obeys. The store may have lost it; its
+// readers have not.
+func (s *store) rosterOf(ver uint64) *record.Roster {
+	for i := len(s.log) - 1; i >= 0; i-- {
+		if r := s.log[i].e.Roster; r != nil && r.Ver == ver {
+			return r
+		}
+	}
+	return s.roster.Roster
 }
 
 // frozen: the orders of that version say so. Under a freeze an eager plan only
@@ -299,10 +310,14 @@ func (w *World) tellRows(p *record.Plan) {
 	for i := range w.names {
 		w.judge(check.Event{Kind: check.Row, Part: int32(i), State: record.Free, Who: check.Nobody})
 	}
-	if p == nil || w.store.roster.Roster == nil {
+	if p == nil {
 		return
 	}
-	for i, e := range w.store.roster.Roster.Entries {
+	names := w.store.rosterOf(p.Roster)
+	if names == nil {
+		return
+	}
+	for i, e := range names.Entries {
 		if i >= len(p.Rows) || p.Rows[i].State == record.Free {
 			continue
 		}
