@@ -1,17 +1,20 @@
-.PHONY: help test lint unit heavy mutants sim fuzz tidy
+.PHONY: help test lint unit servers heavy mutants sim fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
 
-test: ## everything: lint, unit, heavy, mutants
-	@scripts/test.sh lint unit heavy mutants
+test: ## everything: lint, unit, servers, heavy, mutants
+	@scripts/test.sh lint unit servers heavy mutants
 
 lint: ## gofmt, vet, staticcheck, govulncheck, builds for other systems
 	@scripts/test.sh lint
 
 unit: ## tests of all packages but the heavy ones, with -race where it runs
 	@scripts/test.sh unit
+
+servers: ## tests against real servers; installs what is missing, see scripts/deps.sh
+	@scripts/test.sh servers
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

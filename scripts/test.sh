@@ -14,6 +14,10 @@ govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # -race, in a stage of their own.
 heavy_pkgs='/internal/(sim)$'
 
+# What needs real servers has a module and a stage of its own, so that unit stays
+# quick.
+server_pkgs='^github.com/rota-dev/rota/test(/|$)'
+
 flags=
 if [ "${CI:-}" = true ]; then
   flags=-count=1 # a result from the cache shows nothing
@@ -66,8 +70,19 @@ unit() {
     echo "no C compiler: running without -race"
   fi
   pkgs=$(go list work)
-  pkgs=$(grep -vE "$heavy_pkgs" <<<"$pkgs")
+  pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs")
   go test $race $flags $pkgs
+}
+
+# servers installs what is missing, if it may, and runs the tests against it. A
+# result from the cache would not know what was installed since. Most of the time
+# goes into starting servers: more than 3 at once make nothing quicker on 2 cores.
+servers() {
+  scripts/deps.sh
+  local pkgs
+  pkgs=$(go list work)
+  pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 10m -parallel 3 $pkgs
 }
 
 heavy() {
@@ -116,7 +131,7 @@ stage=
 trap '[ -z "$stage" ] || echo "== stage $stage: FAILED after $SECONDS s"' EXIT
 for stage in "$@"; do
   case $stage in
-    lint | unit | heavy | mutants | fuzz | tidy) ;;
+    lint | unit | servers | heavy | mutants | fuzz | tidy) ;;
     *) echo "scripts/test.sh: no stage $stage" >&2 && exit 64 ;;
   esac
   SECONDS=0

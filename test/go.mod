@@ -4,18 +4,18 @@ go 1.26.0
 
 tool github.com/nats-io/nats-server/v2
 
-require github.com/rota-dev/rota v0.0.0
-
-replace github.com/rota-dev/rota => ..
 require (
 	github.com/go-stomp/stomp/v3 v3.1.5
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/rota-dev/rota v0.0.0
 	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 )
+
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -47,3 +47,5 @@ require (
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+replace github.com/rota-dev/rota => ..

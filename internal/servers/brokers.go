@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 )
 
-// java is a virtual machine that starts quickly and is content with little.
+// java is a virtual machine that starts quickly and is content with little: made
+// for tests, not for benchmarks.
 func java(megabytes int, args ...string) command {
 	return command{path: "java", args: append([]string{
 		fmt.Sprintf("-Xmx%dm", megabytes), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
@@ -182,8 +183,8 @@ func clusterID() string {
 	return "c" + base64.RawURLEncoding.EncodeToString(id)[1:] // a leading - would be an option
 }
 
-// brokersQuestion asks for metadata (3) of no topic, by version 1 of the request: an open
-// port says little, but a broker that is let in lists itself.
+// brokersQuestion asks for metadata (3) of no topic, by version 1 of the request:
+// an open port says little, but a broker that is let in lists itself.
 var brokersQuestion = func() string {
 	body := []byte{0, 3, 0, 1, 0, 0, 0, 42, 0, 4, 'r', 'o', 't', 'a', 0, 0, 0, 0}
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + string(body)
