@@ -36,6 +36,7 @@ type planCell struct {
 	put   *record.Plan // under way
 	known *record.Plan // newest plan seen when the Get under way was sent
 	doubt bool         // the last Put may or may not be there: read before writing
+	after Time         // no Put before: one that failed is not tried again at once
 	fails Time         // since when writes fail, not by conflict; Never if they do not
 }
 
@@ -219,6 +220,7 @@ func (n *Node) tookPlanPut(ev *Event) {
 			return
 		}
 		c.put, c.doubt = nil, true
+		c.after = n.now.Add(n.cfg.Retry)
 		n.readPlanSoon()
 	}
 }
@@ -279,6 +281,9 @@ func (n *Node) tookRoster(ev *Event) {
 			n.sawRoster(n.rosterPut, ev.Rev)
 		} else {
 			c.want = true
+			if ev.Outcome == Unknown {
+				c.wait = n.now.Add(n.cfg.Retry)
+			}
 		}
 		n.rosterPut = nil
 		return

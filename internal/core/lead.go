@@ -180,7 +180,7 @@ func (n *Node) leadGroup() {
 		n.end(ByFailure) // it beats, so nobody else will end it
 		return
 	}
-	if n.cell.flight != NoVerb || n.cell.doubt {
+	if n.cell.flight != NoVerb || n.cell.doubt || !n.reached(n.cell.after) {
 		return // act only on a plan known to be in the store
 	}
 	if next := n.draft(); next != nil {

@@ -236,6 +236,9 @@ func (n *Node) tookPeer(ev *Event) bool {
 	default: // a conflict, or nobody knows: see what is there
 		p.put = nil
 		p.reread, p.wait = true, n.now
+		if ev.Outcome == Unknown {
+			p.wait = n.now.Add(n.cfg.Retry)
+		}
 	}
 	return true
 }

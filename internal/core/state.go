@@ -129,6 +129,7 @@ func (n *Node) encodePlan(e *encoder) {
 	e.plan(n.cell.put)
 	e.plan(n.cell.known)
 	e.flag(n.cell.doubt)
+	e.until(n.cell.after)
 	e.since(n.cell.fails, wait(n.cfg.Lease))
 	e.inc(n.ackInc)
 	e.gen(n.ackGen)
