@@ -112,9 +112,9 @@ func (c *Config) check() error {
 	case c.Source == nil:
 		return fmt.Errorf("rota: Config.Source is nil: say what there is to consume")
 	case c.Parallel < 0:
-		return fmt.Errorf("rota: Config.Parallel is %d: it cannot be negative", c.Parallel)
+		return fmt.Errorf("rota: Config.Parallel is %d: it cannot be negative; use zero for one at a time", c.Parallel)
 	case c.Attempts < 0:
-		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative", c.Attempts)
+		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative; use zero for the default", c.Attempts)
 	case c.Strategy != "" && c.Strategy != Spread && c.Strategy != Range:
 		return fmt.Errorf("rota: Config.Strategy %q: known are %q and %q", c.Strategy, Spread, Range)
 	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
@@ -161,9 +161,8 @@ func (c *Config) checkHandler() error {
 	return nil
 }
 
-// What a duration may be: so short that a missing unit is noticed, and so long
-// that no sum overflows. A lease below minLease would not outlive one failed
-// heartbeat.
+// What a duration may be: not so short that only its unit can be missing, and
+// not so long that a sum overflows.
 const (
 	minDuration = time.Millisecond
 	minLease    = 100 * time.Millisecond
@@ -192,7 +191,7 @@ func (c *Config) checkTimes() error {
 		}
 	}
 	if c.Lease > 0 && c.Lease < minLease {
-		return fmt.Errorf("rota: Config.Lease is %v: the least is %v", c.Lease, minLease)
+		return fmt.Errorf("rota: Config.Lease is %v: the least is %v, or one failed heartbeat would be its end", c.Lease, minLease)
 	}
 	return checkTiming(c.timing())
 }
@@ -239,7 +238,7 @@ func notInKey(r rune) bool {
 func checkName(what, s string, most int) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("%s is empty: give it one", what)
+		return fmt.Errorf("%s is empty: name it", what)
 	case len(s) > most:
 		return fmt.Errorf("%s %.40q… is %d bytes long: the most is %d, use a shorter one", what, s, len(s), most)
 	case !utf8.ValidString(s):

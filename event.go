@@ -11,7 +11,7 @@ import (
 type EventKind string
 
 const (
-	EventJoined    EventKind = "joined"     // the member's record is in the store
+	EventJoined    EventKind = "joined"     // the group can see this member
 	EventLeader    EventKind = "leader"     // this member leads
 	EventPlan      EventKind = "plan"       // this member, leading, made a plan
 	EventGrant     EventKind = "grant"      // a partition is ours: it is being started
@@ -22,10 +22,10 @@ const (
 	EventResumed   EventKind = "resumed"    // the lease is back
 	EventDead      EventKind = "dead"       // this member declared another dead
 	EventEvicted   EventKind = "evicted"    // this member, leading, evicted another
-	EventLeaving   EventKind = "leaving"    //
-	EventLeft      EventKind = "left"       //
-	EventFenced    EventKind = "fenced"     //
-	EventOrphaned  EventKind = "orphaned"   //
+	EventLeaving   EventKind = "leaving"    // Run was asked to end: partitions are being handed over
+	EventLeft      EventKind = "left"       // everything is handed over; Run returns nil
+	EventFenced    EventKind = "fenced"     // the group has ended this session: ErrFenced
+	EventOrphaned  EventKind = "orphaned"   // no lease for too long: ErrOrphaned
 	EventStoreLost EventKind = "store_lost" // the store lost acknowledged writes
 	EventCondition EventKind = "condition"  // something a person should know
 	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
@@ -103,6 +103,9 @@ func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
 			e, next, wait := m.ring.read(at)
 			if wait == nil {
 				at = next
+				if e.Kind == EventMissed {
+					e.Member, e.Time = m.name, time.Now()
+				}
 				if !yield(e) {
 					return
 				}

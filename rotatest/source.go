@@ -4,161 +4,483 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/rota-dev/rota"
 )
 
-// MemSource is a Source in memory: queues that keep a message until it is
-// settled, and give it to the next owner otherwise, in order.
-type MemSource struct {
-	mu     sync.Mutex
-	names  []string
-	queues map[string]*queue
-	dead   []rota.Message
-	batch  int
+// A Broker is a real one, seen from both ends.
+type Broker interface {
+	// Source is a new client of it, for one member.
+	Source() rota.Source
+	// Partitions are those that Source lists: two or more, empty and nobody's.
+	Partitions() []string
+	// Publish appends messages to a partition, in order. It returns when the
+	// broker has them.
+	Publish(partition string, values ...[]byte) error
+	// Dead is what was dead-lettered so far.
+	Dead() ([][]byte, error)
 }
 
-type queue struct {
-	msgs    []rota.Message // unsettled, oldest first
-	next    uint64
-	arrived chan struct{} // closed at the next arrival
-	owner   rota.Token    // newest owner that consumed: the broker's own fence
+// Source shows that a source driver keeps the contract of rota.Source: with real
+// members, a store in memory and real time. open makes a broker, or new
+// partitions in one, for each case, and cleans up after it; cases run side by
+// side.
+func Source(t *testing.T, open func(t *testing.T) Broker) {
+	t.Run("source", func(t *testing.T) { // returns when all cases have
+		for _, c := range sourceCases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.run(newSourceTest(t, open(t)))
+			})
+		}
+	})
 }
 
-// NewMemSource makes a source with the given partitions. Consume fetches up to
-// batch messages at a time; 0 means 16.
-func NewMemSource(batch int, names ...string) *MemSource {
-	s := &MemSource{queues: map[string]*queue{}, batch: batch}
-	if batch <= 0 {
-		s.batch = 16
-	}
-	s.Add(names...)
-	return s
+type sourceCase struct {
+	name string
+	run  func(*sourceTest)
 }
 
-// Names makes n partition names: q0, q1, …
-func Names(n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprintf("q%d", i)
-	}
-	return out
+// sourceCases are for every source. Names are claims.
+var sourceCases = []sourceCase{
+	{"partitions are listed", partitionsListed},
+	{"messages arrive in order", arriveInOrder},
+	{"any message is kept", anyMessage},
+	{"a stop loses nothing and repeats nothing", stopIsClean},
+	{"what a stop gives back goes to the next owner", stopGivesBack},
+	{"an idle partition stops at once", idleStops},
+	{"what a lost lease left goes to the next owner, in order", lostLease},
+	{"a former owner settles nothing", formerOwner},
+	{"a former owner that hangs is in nobody's way", hungOwner},
+	{"what fails too often is dead-lettered", deadLetters},
 }
 
-// Add makes more partitions appear.
-func (s *MemSource) Add(names ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range names {
-		if s.queues[n] == nil {
-			s.names = append(s.names, n)
-			s.queues[n] = &queue{arrived: make(chan struct{})}
+// sourceTest is what a case works with.
+type sourceTest struct {
+	*crew
+	broker Broker
+	store  *MemStore
+	sent   map[string]int // partition → messages published
+}
+
+func newSourceTest(t testing.TB, b Broker) *sourceTest {
+	return &sourceTest{crew: newCrew(t), broker: b, store: NewMemStore(), sent: map[string]int{}}
+}
+
+// The first message comes within this time of a grant, if there is one.
+const firstMessage = 5 * time.Second
+
+func (t *sourceTest) join(name string, handle handler, tune ...func(*rota.Config)) *hand {
+	t.Helper()
+	return t.crew.join(name, t.store.Open(), t.broker.Source(), handle, tune...)
+}
+
+// publish sends n more messages to each partition. They are numbered from 1.
+func (t *sourceTest) publish(n int) {
+	t.Helper()
+	for _, p := range t.broker.Partitions() {
+		var values [][]byte
+		t.mu.Lock()
+		for range n {
+			t.sent[p]++
+			values = append(values, fmt.Appendf(nil, "%s %d", p, t.sent[p]))
+		}
+		t.mu.Unlock()
+		if err := t.broker.Publish(p, values...); err != nil {
+			t.Errorf("publish to %s: %v", p, err)
 		}
 	}
 }
 
-// Publish appends messages to a partition.
-func (s *MemSource) Publish(partition string, values ...[]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := s.queues[partition]
-	for _, v := range values {
-		q.next++
-		q.msgs = append(q.msgs, rota.Message{ID: fmt.Sprintf("%s-%d", partition, q.next), Value: v, Position: q.next})
-	}
-	close(q.arrived)
-	q.arrived = make(chan struct{})
+// number is what publish has written into a message.
+func number(msg *rota.Message) (n int) {
+	_, text, _ := strings.Cut(string(msg.Value), " ")
+	fmt.Sscan(text, &n)
+	return n
 }
 
-// Dead are the messages that were dead-lettered.
-func (s *MemSource) Dead() []rota.Message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]rota.Message(nil), s.dead...)
-}
-
-// Backlog is how many messages of a partition are not settled.
-func (s *MemSource) Backlog(partition string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queues[partition].msgs)
-}
-
-// Partitions lists the partitions in the order they were made.
-func (s *MemSource) Partitions(context.Context) ([]rota.Partition, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []rota.Partition
-	for _, n := range s.names {
-		out = append(out, rota.Partition{Name: n})
-	}
-	return out, nil
-}
-
-// Consume delivers until it is told to stop.
-func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	s.mu.Lock()
-	q := s.queues[own.Partition()]
-	if q != nil {
-		q.owner = max(q.owner, own.Token())
-	}
-	s.mu.Unlock()
-	if q == nil {
-		return fmt.Errorf("rotatest: no partition %q", own.Partition())
-	}
-	own.Started()
-	for {
-		select {
-		case <-own.Stop():
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		default:
+// all: every message that was published has been handled well.
+func (t *sourceTest) all() bool {
+	for p, n := range t.sent {
+		if len(t.good[p]) < n {
+			return false
 		}
-		msgs, arrived := s.fetch(q)
-		if len(msgs) == 0 {
-			select {
-			case <-arrived:
-			case <-own.Stop():
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	}
+	return true
+}
+
+// reached: message n of each partition has been handled well.
+func (t *sourceTest) reached(n int) bool {
+	for p := range t.sent {
+		if !t.good[p][fmt.Sprintf("%s %d", p, n)] {
+			return false
+		}
+	}
+	return true
+}
+
+// judge is for the end of a case, also of one that gave up.
+func (t *sourceTest) judge(once bool) {
+	t.Helper()
+	t.inOrder(once)
+	t.promptly()
+}
+
+// inOrder judges everything that was delivered. once asks that nothing was
+// delivered twice but for being tried again in place.
+func (t *sourceTest) inOrder(once bool) {
+	t.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type state struct {
+		token  rota.Token
+		last   int // delivered to this owner
+		well   int // all up to here were handled well, by whomever
+		id     map[int]string
+		place  map[int]uint64
+		placed map[uint64]int
+	}
+	parts := map[string]*state{}
+	for i := range t.log {
+		d := &t.log[i]
+		p, n := d.msg.Partition, number(&d.msg)
+		s := parts[p]
+		if s == nil {
+			s = &state{id: map[int]string{}, place: map[int]uint64{}, placed: map[uint64]int{}}
+			parts[p] = s
+		}
+		if want := fmt.Sprintf("%s %d", p, n); string(d.msg.Value) != want {
+			t.Errorf("%s: %s got %q, which nobody sent there", p, d.by, d.msg.Value)
 			continue
 		}
-		n, err := deliver(ctx, msgs...)
-		if errors.Is(err, rota.ErrLost) {
-			return err
+		if d.msg.Token < s.token {
+			t.Errorf("%s: %s got message %d under token %d after another had token %d", p, d.by, n, d.msg.Token, s.token)
 		}
-		dead := errors.Is(err, rota.ErrDead)
-		if serr := own.Settle(func() error { return s.settle(q, own.Token(), n, dead) }); serr != nil {
-			return serr
+		switch {
+		case d.msg.Token > s.token:
+			if n > s.well+1 || once && n <= s.well {
+				t.Errorf("%s: %s begins with message %d, but %d are done", p, d.by, n, s.well)
+			}
+			s.token = d.msg.Token
+		case n == s.last && d.msg.Attempt > 1:
+		case n != s.last+1:
+			t.Errorf("%s: %s got message %d after %d", p, d.by, n, s.last)
 		}
-		if errors.Is(err, rota.ErrStop) {
+		s.last = n
+		if d.good && n == s.well+1 {
+			s.well = n
+		}
+		t.described(s.id, s.place, s.placed, n, &d.msg)
+	}
+}
+
+// described: what a source tells of a message, if anything, is true.
+func (t *sourceTest) described(id map[int]string, place map[int]uint64, placed map[uint64]int, n int, msg *rota.Message) {
+	if old, ok := id[n]; ok && old != msg.ID {
+		t.Errorf("%s: message %d has ID %q, and had %q", msg.Partition, n, msg.ID, old)
+	}
+	id[n] = msg.ID
+	if old, ok := place[n]; ok && old != msg.Position {
+		t.Errorf("%s: message %d is at position %d, and was at %d", msg.Partition, n, msg.Position, old)
+	}
+	if before, ok := place[n-1]; ok && msg.Position != 0 && msg.Position <= before {
+		t.Errorf("%s: message %d is at position %d, the one before it at %d", msg.Partition, n, msg.Position, before)
+	}
+	place[n] = msg.Position
+	if other, ok := placed[msg.Position]; ok && msg.Position != 0 && other != n {
+		t.Errorf("%s: messages %d and %d are both at position %d", msg.Partition, other, n, msg.Position)
+	}
+	placed[msg.Position] = n
+	if msg.Attempt < 1 {
+		t.Errorf("%s: message %d is attempt %d", msg.Partition, n, msg.Attempt)
+	}
+	if age := time.Since(msg.Time); !msg.Time.IsZero() && (age > time.Hour || age < -time.Hour) {
+		t.Errorf("%s: message %d is of %v", msg.Partition, n, msg.Time)
+	}
+}
+
+// promptly: whoever was granted a partition with messages in it got the first in
+// time, and said that it had started.
+func (t *sourceTest) promptly() {
+	t.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type grant struct {
+		partition string
+		token     rota.Token
+	}
+	first := map[grant]*delivery{}
+	for i := range t.log {
+		d := &t.log[i]
+		if g := (grant{d.msg.Partition, d.msg.Token}); first[g] == nil {
+			first[g] = d
+		}
+	}
+	started := map[grant]bool{}
+	for _, h := range t.hands {
+		for _, e := range h.events {
+			g := grant{e.Partition, e.Token}
+			if e.Kind == rota.EventStart {
+				started[g] = true
+			}
+			if d := first[g]; d != nil && e.Kind == rota.EventGrant && d.began.Sub(e.Time) > firstMessage {
+				t.Errorf("%s: %s got the first message %v after its grant", e.Partition, h.name, d.began.Sub(e.Time))
+			}
+		}
+	}
+	for g, d := range first {
+		if !started[g] {
+			t.Errorf("%s: %s got messages, but its source never called Started", g.partition, d.by)
+		}
+	}
+}
+
+func partitionsListed(t *sourceTest) {
+	want := slices.Sorted(slices.Values(t.broker.Partitions()))
+	if len(want) < 2 {
+		t.Fatalf("the broker has %d partitions, want two or more", len(want))
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), t.bound)
+		list, err := t.broker.Source().Partitions(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(list); got != strings.Join(want, " ") {
+			t.Errorf("the source lists %s, want %s", got, strings.Join(want, " "))
+		}
+	}
+}
+
+func arriveInOrder(t *sourceTest) {
+	defer t.judge(true)
+	t.publish(100) // before anybody is there
+	a := t.join("a", quick)
+	t.wait("what was there is handled", t.all)
+	t.publish(1) // to one who waits
+	t.wait("one more is handled", t.all)
+	t.publish(50)
+	t.wait("what came later is handled", t.all)
+	a.leave()
+}
+
+// anyMessage: empty, short, any bytes, large.
+func anyMessage(t *sourceTest) {
+	bytes := make([]byte, 256)
+	for i := range bytes {
+		bytes[i] = byte(i)
+	}
+	large := make([]byte, 1<<20)
+	for i := range large {
+		large[i] = byte(i * i >> 8)
+	}
+	values := [][]byte{{}, {0}, bytes, large, []byte("end")}
+	p := t.broker.Partitions()[0]
+	if err := t.broker.Publish(p, values...); err != nil {
+		t.Fatal(err)
+	}
+	t.join("a", quick)
+	t.wait("all messages are handled", func() bool { return len(t.log) >= len(values) }) // nobody looks but us
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, d := range t.log {
+		if i < len(values) && string(d.msg.Value) != string(values[i]) {
+			t.Errorf("message %d is %s, want %s", i+1, brief(string(d.msg.Value)), brief(string(values[i])))
+		}
+	}
+}
+
+// stopIsClean moves partitions between members that have fetched as much as they
+// like: half of them when the second comes, the rest when the first leaves.
+func stopIsClean(t *sourceTest) {
+	defer t.judge(true)
+	busy := func(context.Context, *hand, rota.Message) error {
+		time.Sleep(time.Millisecond) // work
+		return nil
+	}
+	t.publish(600)
+	a := t.join("a", busy)
+	t.wait("a is at work everywhere", func() bool { return a.held == len(t.sent) })
+	b := t.join("b", busy)
+	t.wait("b is at work", func() bool { return b.given > 0 })
+	a.leave()
+	t.wait("b has everything", func() bool { return b.held == len(t.sent) })
+	t.wait("all messages are handled", t.all)
+	b.leave()
+}
+
+// stopGivesBack stops an owner whose handler keeps failing.
+func stopGivesBack(t *sourceTest) {
+	defer t.judge(true)
+	t.publish(20)
+	a := t.join("a", func(_ context.Context, _ *hand, msg rota.Message) error {
+		if number(&msg) >= 4 {
+			return errors.New("not by me")
+		}
+		return nil
+	}, func(c *rota.Config) { c.Attempts = 1000 })
+	t.wait("a fails everywhere", func() bool {
+		failing := map[string]bool{}
+		for _, d := range t.log {
+			if d.msg.Attempt > 1 {
+				failing[d.msg.Partition] = true
+			}
+		}
+		return len(failing) == len(t.sent)
+	})
+	a.leave()
+	b := t.join("b", quick)
+	t.wait("all messages are handled", t.all)
+	b.leave()
+	if dead, err := t.broker.Dead(); err != nil || len(dead) > 0 {
+		t.Errorf("%d messages were dead-lettered, error %v; want none", len(dead), err)
+	}
+}
+
+// idleStops: with nothing to do a source returns at once, asked or not. Otherwise
+// rota ends the process.
+func idleStops(t *sourceTest) {
+	n := len(t.broker.Partitions())
+	a := t.join("a", quick)
+	t.wait("a has everything", func() bool { return a.held == n })
+	asked := time.Now()
+	a.leave()
+	if took := time.Since(asked); took > firstMessage {
+		t.Errorf("leaving took %v with nothing to do", took)
+	}
+	b := t.join("b", quick)
+	t.wait("b has everything", func() bool { return b.held == n })
+	b.store.Fail()
+	b.orphaned() // without an abort
+}
+
+// lostLease cuts an owner off in the middle of what it has fetched.
+func lostLease(t *sourceTest) {
+	defer t.judge(false)
+	t.publish(300)
+	a := t.join("a", func(ctx context.Context, _ *hand, msg rota.Message) error {
+		if number(&msg) < 6 {
 			return nil
 		}
-	}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	t.wait("a has come to message 6 everywhere", func() bool { return len(a.in) == len(t.sent) })
+	a.store.Fail()
+	b := t.join("b", quick)
+	a.orphaned()
+	t.wait("all messages are handled", t.all)
+	b.leave()
 }
 
-func (s *MemSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]rota.Message(nil), q.msgs[:min(len(q.msgs), s.batch)]...), q.arrived
+// hang makes a handler that stops at message 3 until it is let go, whatever its
+// ctx says, and then calls it a success: what a frozen process does when it
+// wakes. Nobody may believe it.
+func (t *sourceTest) hang(name string) (h *hand, letGo func(), lost func() bool) {
+	gate := make(chan struct{})
+	letGo = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(letGo)
+	aborted := 0
+	h = t.join(name, func(ctx context.Context, _ *hand, msg rota.Message) error {
+		if number(&msg) == 3 {
+			<-gate
+		}
+		return nil
+	}, func(c *rota.Config) {
+		c.Abort = func(error) { t.note(func() { aborted++ }) }
+	})
+	return h, letGo, func() bool { return aborted > 0 } // which is when the lease is over
 }
 
-// settle removes n messages from the front, and one more, to the dead, if it
-// failed too often. A former owner is refused.
-func (s *MemSource) settle(q *queue, by rota.Token, n int, dead bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if by < q.owner {
-		return rota.ErrLost
+func formerOwner(t *sourceTest) {
+	defer t.judge(false)
+	t.publish(300)
+	a, letGo, lost := t.hang("a")
+	t.wait("a hangs everywhere", func() bool { return len(a.in) == len(t.sent) })
+	a.store.Fail()
+	t.wait("a's lease is over", lost)
+	letGo()
+	a.orphaned()
+	b := t.join("b", quick)
+	t.wait("all messages are handled, those too that a was late for", t.all)
+	b.leave()
+}
+
+// hungOwner: the next owner need not wait for it, and when it wakes nothing
+// changes, neither forward nor back.
+func hungOwner(t *sourceTest) {
+	defer t.judge(false)
+	t.publish(300)
+	a, letGo, lost := t.hang("a")
+	t.wait("a hangs everywhere", func() bool { return len(a.in) == len(t.sent) })
+	a.store.Fail()
+	b := t.join("b", quick)
+	t.wait("a's lease is over", lost)
+	t.wait("all messages are handled though a hangs", t.all)
+	letGo()
+	a.orphaned()
+	t.publish(10)
+	t.wait("all messages are handled", t.all)
+	b.leave()
+}
+
+func deadLetters(t *sourceTest) {
+	t.publish(12)
+	poison := func(_ context.Context, _ *hand, msg rota.Message) error {
+		if number(&msg) == 5 || number(&msg) == 6 {
+			return errors.New("poison")
+		}
+		return nil
 	}
-	q.msgs = q.msgs[n:]
-	if dead {
-		s.dead = append(s.dead, q.msgs[0])
-		q.msgs = q.msgs[1:]
+	a := t.join("a", poison, func(c *rota.Config) { c.Attempts = 2 })
+	var want []string
+	for p := range t.sent {
+		want = append(want, p+" 5", p+" 6")
 	}
-	return nil
+	slices.Sort(want)
+	t.wait("message 12 is handled everywhere", func() bool { return t.reached(12) })
+	a.leave()
+	var got []string
+	eventually(t, t.bound, "all dead letters are there", func() bool {
+		dead, err := t.broker.Dead()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, d := range dead {
+			got = append(got, string(d))
+		}
+		return len(got) >= len(want)
+	})
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("dead-lettered were %q, want %q", got, want)
+	}
+	t.mu.Lock()
+	tries := map[string]int{}
+	for i := range t.log {
+		d := &t.log[i]
+		tries[string(d.msg.Value)]++
+		if n := tries[string(d.msg.Value)]; d.msg.Attempt != n {
+			t.Errorf("%q is attempt %d at try %d", d.msg.Value, d.msg.Attempt, n)
+		}
+		t.log[i].good = true // it is dealt with
+	}
+	for _, v := range want {
+		if tries[v] != 2 {
+			t.Errorf("%q was tried %d times, want 2", v, tries[v])
+		}
+	}
+	t.mu.Unlock()
+	t.publish(1)
+	b := t.join("b", quick)
+	t.wait("what came later is handled", func() bool { return t.reached(13) })
+	b.leave()
+	t.inOrder(true)
 }

@@ -1,195 +1,199 @@
-// Package rotatest holds what drivers of rota are tested with: suites that every
-// driver calls and none can opt out of, a store and a source in memory, and a
-// wrapper that injects what networks and servers do.
 package rotatest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"iter"
+	"fmt"
 	"slices"
-	"strings"
-	"sync"
+	"testing"
+	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/servers"
 )
 
-// MemStore is a Store in memory: linearizable, and as fast as a store can be. It
-// is good for one process, and gone with it.
-type MemStore struct {
-	mu      sync.Mutex
-	cells   map[string]rota.Entry
-	rev     rota.Rev
-	changed chan struct{} // closed at the next change
-	log     []rota.Entry  // every change, oldest first, since base
-	base    int
-	closed  bool
+// Store shows that a store driver keeps the contract of rota.Store. open makes a
+// new connection to one and the same store each time it is called; the suite
+// closes it. Keys have a prefix of their own in each case, so the store may be a
+// server that others use too.
+func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption) {
+	cases := storeCases
+	if newStoreTest(t, nil, opts...).server != nil {
+		cases = slices.Concat(cases, serverCases)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			c.run(newStoreTest(t, func() rota.Store { return open(t) }, opts...))
+		})
+	}
 }
 
-// NewMemStore makes an empty store.
-func NewMemStore() *MemStore {
-	return &MemStore{cells: map[string]rota.Entry{}, changed: make(chan struct{})}
+// A StoreOption tells the suite more about a store.
+type StoreOption func(*storeTest)
+
+// WithServer gives the suite the server behind the store, so that it can also
+// show what happens when that is stopped, killed and frozen.
+func WithServer(s Server) StoreOption { return func(t *storeTest) { t.server = s } }
+
+// A Server is the one behind a store or a source. When a case begins it runs, and
+// when it ends it runs again.
+type Server interface {
+	Start(ctx context.Context) error // returns once it serves
+	Stop(ctx context.Context) error  // in good order
+	Kill() error                     // like kill -9
+	Freeze() error                   // halts it where it is; connections stay open
+	Thaw() error                     //
+	Snapshot() (Snapshot, error)     // of one that is stopped or frozen
+	Restore(servers.Snapshot) error  // while it is stopped
 }
 
-var errClosed = errors.New("rotatest: the store is closed")
+// A Snapshot is what a Server had on disk.
+type Snapshot = servers.Snapshot
 
-func (m *MemStore) Get(ctx context.Context, key string) (rota.Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.ready(ctx); err != nil {
-		return rota.Entry{}, err
-	}
-	e, ok := m.cells[key]
-	if !ok {
-		return rota.Entry{}, rota.ErrNotFound
-	}
-	e.Value = slices.Clone(e.Value)
-	return e, nil
+type storeCase struct {
+	name string
+	run  func(*storeTest)
 }
 
-func (m *MemStore) ready(ctx context.Context) error {
-	if m.closed {
-		return errClosed
-	}
-	return ctx.Err()
+// storeTest is what a case works with.
+type storeTest struct {
+	testing.TB
+	dial   func() rota.Store
+	server Server
+	prefix string        // of every key
+	bound  time.Duration // how long to wait for what must come
+	prompt time.Duration // how long something may take that has no reason to wait
 }
 
-func (m *MemStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.ready(ctx); err != nil {
-		return 0, err
+func newStoreTest(t testing.TB, dial func() rota.Store, opts ...StoreOption) *storeTest {
+	st := &storeTest{TB: t, dial: dial, prefix: "t" + rand.Text()[:8] + "/", bound: 10 * time.Second, prompt: 2 * time.Second}
+	for _, o := range opts {
+		o(st)
 	}
-	if m.cells[key].Rev != prev {
-		return 0, rota.ErrConflict
-	}
-	m.rev++
-	e := rota.Entry{Key: key, Value: slices.Clone(value), Rev: m.rev}
-	m.cells[key] = e
-	m.tell(e)
-	return e.Rev, nil
+	return st
 }
 
-func (m *MemStore) Delete(ctx context.Context, key string, prev rota.Rev) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.ready(ctx); err != nil {
-		return err
-	}
-	if e, ok := m.cells[key]; !ok || e.Rev != prev {
-		return rota.ErrConflict
-	}
-	delete(m.cells, key)
-	m.rev++
-	m.tell(rota.Entry{Key: key, Rev: m.rev, Deleted: true})
-	return nil
+// client is a connection whose calls must succeed, or fail as told.
+type client struct {
+	t *storeTest
+	rota.Store
 }
 
-// logSize is how many changes a watcher may be behind before it has a gap.
-const logSize = 1 << 14
-
-func (m *MemStore) tell(e rota.Entry) {
-	m.log = append(m.log, e)
-	if len(m.log) > 2*logSize {
-		m.base += logSize
-		m.log = slices.Delete(m.log, 0, logSize)
-	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+func (t *storeTest) open() *client {
+	c := &client{t, t.dial()}
+	t.Cleanup(func() { c.Store.Close() })
+	return c
 }
 
-func (m *MemStore) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
-	return func(yield func([]rota.Entry, error) bool) {
-		batch, at, err := m.all(ctx, prefix)
-		for {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(batch, nil) {
-				return
-			}
-			if batch, at, err = m.since(ctx, prefix, at); ctx.Err() != nil {
-				return
-			}
+// key makes a full key of a name.
+func (t *storeTest) key(name string) string { return t.prefix + name }
+
+func (t *storeTest) timeout() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), t.bound)
+}
+
+func (c *client) get(key string) rota.Entry {
+	c.t.Helper()
+	ctx, cancel := c.t.timeout()
+	defer cancel()
+	e, err := c.Get(ctx, key)
+	if err != nil {
+		c.t.Fatalf("Get(%s): %v", key, err)
+	}
+	if e.Key != key || e.Deleted {
+		c.t.Fatalf("Get(%s) returned the entry of %q, deleted: %v", key, e.Key, e.Deleted)
+	}
+	return e
+}
+
+func (c *client) put(key, value string, prev rota.Rev) rota.Rev {
+	c.t.Helper()
+	rev, err := c.tryPut(key, value, prev)
+	if err != nil {
+		c.t.Fatalf("Put(%s over %d): %v", key, prev, err)
+	}
+	if rev == 0 {
+		c.t.Fatalf("Put(%s over %d) returned revision 0", key, prev)
+	}
+	return rev
+}
+
+func (c *client) tryPut(key, value string, prev rota.Rev) (rota.Rev, error) {
+	ctx, cancel := c.t.timeout()
+	defer cancel()
+	return c.Put(ctx, key, []byte(value), prev)
+}
+
+func (c *client) delete(key string, prev rota.Rev) {
+	c.t.Helper()
+	if err := c.tryDelete(key, prev); err != nil {
+		c.t.Fatalf("Delete(%s at %d): %v", key, prev, err)
+	}
+}
+
+func (c *client) tryDelete(key string, prev rota.Rev) error {
+	ctx, cancel := c.t.timeout()
+	defer cancel()
+	return c.Delete(ctx, key, prev)
+}
+
+// refused: a put or delete must have ended with ErrConflict.
+func (t *storeTest) refused(what string, err error) {
+	t.Helper()
+	if !errors.Is(err, rota.ErrConflict) {
+		t.Errorf("%s: %v, want ErrConflict", what, err)
+	}
+}
+
+// nothing: there must be no such cell.
+func (c *client) nothing(key string) {
+	c.t.Helper()
+	ctx, cancel := c.t.timeout()
+	defer cancel()
+	if e, err := c.Get(ctx, key); !errors.Is(err, rota.ErrNotFound) {
+		c.t.Errorf("Get(%s) found %.20q, error %v; want ErrNotFound", key, e.Value, err)
+	}
+}
+
+// holds: the cell must be exactly so.
+func (c *client) holds(key, value string, rev rota.Rev) {
+	c.t.Helper()
+	if e := c.get(key); string(e.Value) != value || e.Rev != rev {
+		c.t.Errorf("%s holds %s at %d, want %s at %d", key, brief(string(e.Value)), e.Rev, brief(value), rev)
+	}
+}
+
+func brief(s string) string {
+	if len(s) <= 40 {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%.40q… (%d bytes)", s, len(s))
+}
+
+// eventually waits for something that announces itself to nobody.
+func eventually(t testing.TB, bound time.Duration, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(bound); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v still not: %s", bound, what)
 		}
 	}
 }
 
-func under(prefix, key string) bool {
-	return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix)
-}
-
-// all is everything under prefix now, and how far the log has come.
-func (m *MemStore) all(ctx context.Context, prefix string) ([]rota.Entry, int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.ready(ctx); err != nil {
-		return nil, 0, err
-	}
-	var out []rota.Entry
-	for k, e := range m.cells {
-		if under(prefix, k) {
-			e.Value = slices.Clone(e.Value)
-			out = append(out, e)
-		}
-	}
-	slices.SortFunc(out, func(a, b rota.Entry) int { return strings.Compare(a.Key, b.Key) })
-	return out, m.base + len(m.log), nil
-}
-
-// since waits for changes under prefix from log position at on: the newest
-// version per key.
-func (m *MemStore) since(ctx context.Context, prefix string, at int) ([]rota.Entry, int, error) {
-	for {
-		m.mu.Lock()
-		if err := m.ready(ctx); err != nil {
-			m.mu.Unlock()
-			return nil, at, err
-		}
-		if at < m.base {
-			m.mu.Unlock()
-			return nil, at, errors.New("rotatest: the watcher fell behind")
-		}
-		newest := map[string]int{}
-		var out []rota.Entry
-		for _, e := range m.log[at-m.base:] {
-			if !under(prefix, e.Key) {
-				continue
-			}
-			e.Value = slices.Clone(e.Value)
-			if i, ok := newest[e.Key]; ok {
-				out[i] = e
-			} else {
-				newest[e.Key] = len(out)
-				out = append(out, e)
-			}
-		}
-		at = m.base + len(m.log)
-		changed := m.changed
-		m.mu.Unlock()
-		if len(out) > 0 {
-			return out, at, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, at, ctx.Err()
-		}
+// within runs f and complains if it takes too long; f is then left behind.
+func within(t testing.TB, bound time.Duration, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(bound):
+		t.Fatalf("%s did not return within %v", what, bound)
 	}
 }
-
-// Close ends the store: calls fail from now on, and watches end.
-func (m *MemStore) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.closed = true
-		close(m.changed)
-		m.changed = make(chan struct{})
-	}
-	return nil
-}
-
-// Class is B: one server, whose log is as durable as the process that uses it.
-func (m *MemStore) Class() rota.Class { return rota.ClassB }

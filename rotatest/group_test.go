@@ -1,0 +1,128 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+func TestGroupOnMemStore(t *testing.T) {
+	t.Parallel()
+	s := NewMemStore()
+	Group(t, func(*testing.T) rota.Store { return s.Open() })
+}
+
+// TestGroupSuiteBites shows the suite stores and members that are wrong in one
+// way each.
+func TestGroupSuiteBites(t *testing.T) {
+	for _, f := range []struct {
+		name, says string
+		store      func() func() rota.Store
+		source     func(rota.Source) rota.Source
+	}{
+		{"who loses its lease goes on", "at once", with(func(*odd) {}), func(s rota.Source) rota.Source { return lingering{s} }},
+		{"writes ignore the revision", "has its share", with(func(o *odd) {
+			o.put = func(ctx context.Context, key string, value []byte, _ rota.Rev) (rota.Rev, error) {
+				return o.MemStore.Put(ctx, key, value, o.rev(key))
+			}
+		}), nil},
+		{"nobody sees what others write", "has its share", func() func() rota.Store {
+			return func() rota.Store { return NewMemStore() }
+		}, nil},
+		{"nothing can be written", "has its share", with(func(o *odd) {
+			o.put = func(context.Context, string, []byte, rota.Rev) (rota.Rev, error) { return 0, errOdd }
+		}), nil},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			bites(t, f.says, func(tb testing.TB) {
+				g := newGroupTest(tb, f.store())
+				g.odd, g.bound = f.source, 10*time.Second
+				groupLives(g)
+			})
+		})
+	}
+}
+
+func TestGroupSuiteSeesWhoIsLeft(t *testing.T) {
+	bites(t, "its record says LIVE", func(tb testing.TB) {
+		mem := NewMemStore()
+		g := newGroupTest(tb, func() rota.Store { return mem.Open() })
+		g.shares(groupPartitions, g.join("c1"))
+		g.rest()
+	})
+}
+
+// lingering is a source that takes its time when its ctx has ended.
+type lingering struct{ rota.Source }
+
+func (s lingering) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	err := s.Source.Consume(ctx, own, deliver)
+	if ctx.Err() != nil {
+		<-time.After(2 * time.Second)
+	}
+	return err
+}
+
+// TestAGroupLivesOnABadNetwork: whatever the network does, nobody works beside
+// somebody else, no message is lost, and when it is over all have their share.
+func TestAGroupLivesOnABadNetwork(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { badNetwork(t, seed) })
+		})
+	}
+}
+
+func badNetwork(t *testing.T, seed uint64) {
+	mem := NewMemStore()
+	seeds := seed * 10
+	g := newGroupTest(t, func() rota.Store {
+		seeds++
+		return Faulty(mem.Open(), seeds)
+	})
+	defer g.judge(false)
+	ebb := g.flow(100 * time.Millisecond)
+	var hands []*hand
+	for i := range 3 {
+		hands = append(hands, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
+	}
+	faults := map[Fault]float64{LostRequest: 0.1, LostAnswer: 0.1, Repeated: 0.1, LateWrite: 0.5, BrokenWatch: 0.1, DroppedBatch: 0.1}
+	for _, h := range hands {
+		h.store.Delay(50 * time.Millisecond)
+		for f, p := range faults {
+			h.store.Chance(f, p)
+		}
+	}
+	for i := range 10 {
+		time.Sleep(2 * time.Second)
+		h := hands[(i+int(seed))%len(hands)]
+		h.store.Cut()
+		time.Sleep(time.Duration(i) * 500 * time.Millisecond)
+		h.store.Heal()
+	}
+	for f := range faults {
+		n := 0
+		for _, h := range hands {
+			h.store.Chance(f, 0)
+			n += h.store.Count(f)
+		}
+		if n == 0 {
+			t.Errorf("there was no %s", f)
+		}
+	}
+	ebb()
+	g.shares(groupPartitions/3, hands...)
+	g.wait("all messages are handled", g.all)
+	for _, h := range hands {
+		h.cancel()
+		<-h.ended
+		if h.err != nil && !errors.Is(h.err, rota.ErrFenced) {
+			t.Errorf("%s left: %v", h.name, h.err)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+// TestSourceSuiteBites shows the suite sources that are wrong in one way each.
+func TestSourceSuiteBites(t *testing.T) {
+	bitten := map[string]bool{}
+	for _, f := range sourceFlaws {
+		bitten[f.by] = true
+		t.Run(f.name, func(t *testing.T) {
+			i := slices.IndexFunc(sourceCases, func(c sourceCase) bool { return c.name == f.by })
+			if i < 0 {
+				t.Fatalf("no case %q", f.by)
+			}
+			bites(t, f.says, func(tb testing.TB) {
+				src := &oddSource{MemSource: NewMemSource(32, "q0", "q1", "q2"), flaw: f.name, fetched: map[string]time.Time{}}
+				if f.name == oneByOne {
+					src.batch = 1
+				}
+				sourceCases[i].run(newSourceTest(tb, oddBroker{memBroker{src.MemSource}, src}))
+			})
+		})
+	}
+	for _, c := range sourceCases {
+		if !bitten[c.name] {
+			t.Errorf("nothing shows that %q can fail", c.name)
+		}
+	}
+}
+
+const (
+	listsLess    = "it does not list everything"
+	backwards    = "it delivers the newest first"
+	silent       = "it never says that it has started"
+	sluggish     = "it takes its time to begin"
+	noPosition   = "it gives all messages one position"
+	newIDs       = "it gives a message another ID each time"
+	cuts         = "it cuts large messages"
+	skipsEmpty   = "it leaves out empty messages"
+	settlesAll   = "it settles what it should give back"
+	settlesNone  = "it does not settle what was done before a stop"
+	neverStops   = "it does not notice a stop while it waits"
+	neverEnds    = "it does not notice the end of its ctx while it waits"
+	settlesFirst = "it settles before it delivers"
+	hides        = "it hides for a while what a former owner fetched"
+	toTheEnd     = "it puts what was not done at the end of the queue"
+	settlesLost  = "it settles what was done though it is lost"
+	oneByOne     = "it settles without asking"
+	rewinds      = "it sets the queue back to where it was when it was lost"
+	exclusive    = "it lets nobody else in before it has returned"
+	drops        = "it drops what is dead"
+	dropsRest    = "it drops what comes behind the dead"
+	keepsDead    = "it delivers the dead again"
+)
+
+var sourceFlaws = []struct{ name, by, says string }{
+	{listsLess, "partitions are listed", "the source lists"},
+	{backwards, "messages arrive in order", "begins with message 32"},
+	{silent, "messages arrive in order", "never called Started"},
+	{sluggish, "messages arrive in order", "after its grant"},
+	{noPosition, "messages arrive in order", "position"},
+	{cuts, "any message is kept", "want"},
+	{skipsEmpty, "any message is kept", "all messages are handled"},
+	{settlesNone, "a stop loses nothing and repeats nothing", "are done"},
+	{settlesAll, "what a stop gives back goes to the next owner", "all messages are handled"},
+	{neverStops, "an idle partition stops at once", "leaving took"},
+	{neverEnds, "an idle partition stops at once", "abort"},
+	{settlesFirst, "what a lost lease left goes to the next owner, in order", "all messages are handled"},
+	{hides, "what a lost lease left goes to the next owner, in order", "begins with message 33"},
+	{toTheEnd, "what a lost lease left goes to the next owner, in order", "begins with message 33"},
+	{newIDs, "what a lost lease left goes to the next owner, in order", "has ID"},
+	{settlesLost, "a former owner settles nothing", "those too that a was late for"},
+	{oneByOne, "a former owner settles nothing", "those too that a was late for"},
+	{rewinds, "a former owner that hangs is in nobody's way", "got message 4 after 300"},
+	{exclusive, "a former owner that hangs is in nobody's way", "though a hangs"},
+	{drops, "what fails too often is dead-lettered", "all dead letters are there"},
+	{dropsRest, "what fails too often is dead-lettered", "message 12 is handled"},
+	{keepsDead, "what fails too often is dead-lettered", "message 12 is handled"},
+}
+
+type oddBroker struct {
+	memBroker
+	src rota.Source
+}
+
+func (b oddBroker) Source() rota.Source { return b.src }
+
+// oddSource is a MemSource that is wrong in one way.
+type oddSource struct {
+	*MemSource
+	flaw    string
+	inUse   sync.Map
+	ids     int
+	fetched map[string]time.Time // by ID
+}
+
+func (s *oddSource) Partitions(ctx context.Context) ([]rota.Partition, error) {
+	list, err := s.MemSource.Partitions(ctx)
+	if s.flaw == listsLess {
+		list = list[1:]
+	}
+	return list, err
+}
+
+func (s *oddSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	q := s.queues[own.Partition()]
+	if s.flaw == exclusive {
+		if _, taken := s.inUse.LoadOrStore(own.Partition(), true); taken {
+			return errors.New("somebody has it")
+		}
+		defer s.inUse.Delete(own.Partition())
+	}
+	if s.flaw != silent {
+		own.Started()
+	}
+	if s.flaw == sluggish {
+		<-time.After(8 * time.Second)
+	}
+	for {
+		msgs, arrived := s.fetch(q)
+		if len(msgs) == 0 {
+			if end, err := s.idle(ctx, own, arrived); end {
+				return err
+			}
+			continue
+		}
+		if end, err := s.round(ctx, own, q, msgs, deliver); end {
+			return err
+		}
+		select {
+		case <-own.Stop():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+	}
+}
+
+func (s *oddSource) idle(ctx context.Context, own rota.Ownership, arrived chan struct{}) (end bool, err error) {
+	stop, done := own.Stop(), ctx.Done()
+	switch s.flaw {
+	case neverStops:
+		stop = nil
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		done = ctx.Done()
+	case neverEnds:
+		done = nil
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+	}
+	select {
+	case <-arrived:
+		return false, nil
+	case <-stop:
+		if s.flaw == neverEnds {
+			<-time.After(time.Second)
+		}
+		return true, nil
+	case <-done:
+		return true, ctx.Err()
+	case <-time.After(s.retry()):
+		return false, nil
+	}
+}
+
+// retry is when it looks again though nothing has arrived.
+func (s *oddSource) retry() time.Duration {
+	if s.flaw == hides {
+		return time.Second
+	}
+	return time.Hour
+}
+
+func (s *oddSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var msgs []rota.Message
+	for _, m := range q.msgs {
+		if s.flaw == hides && time.Since(s.fetched[m.ID]) < 30*time.Second {
+			continue
+		}
+		if len(msgs) == s.batch {
+			break
+		}
+		s.fetched[m.ID] = time.Now()
+		msgs = append(msgs, m)
+	}
+	return msgs, q.arrived
+}
+
+// spoil is what it makes of messages that it delivers.
+func (s *oddSource) spoil(msgs []rota.Message) []rota.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	msgs = slices.Clone(msgs)
+	for i := range msgs {
+		m := &msgs[i]
+		switch s.flaw {
+		case noPosition:
+			m.Position = 1
+		case newIDs:
+			s.ids++
+			m.ID = fmt.Sprint(s.ids)
+		case cuts:
+			m.Value = m.Value[:min(len(m.Value), 512<<10)]
+		}
+	}
+	switch s.flaw {
+	case backwards:
+		slices.Reverse(msgs)
+	case skipsEmpty:
+		msgs = slices.DeleteFunc(msgs, func(m rota.Message) bool { return len(m.Value) == 0 })
+	}
+	return msgs
+}
+
+// round delivers once and settles.
+func (s *oddSource) round(ctx context.Context, own rota.Ownership, q *queue, msgs []rota.Message, deliver rota.Deliver) (end bool, err error) {
+	if s.flaw == settlesFirst {
+		s.settle(q, own.Token(), msgs, len(msgs), false)
+	}
+	n, err := deliver(ctx, s.spoil(msgs)...)
+	settle := own.Settle
+	switch {
+	case s.flaw == skipsEmpty:
+		n = len(msgs)
+	case s.flaw == settlesLost || s.flaw == oneByOne:
+		settle = func(f func() error) error { return f() }
+	case s.flaw == settlesFirst:
+		n = 0
+	}
+	if errors.Is(err, rota.ErrLost) {
+		switch s.flaw {
+		case settlesLost:
+			s.mu.Lock()
+			q.msgs = q.msgs[min(n, len(q.msgs)):] // whatever is at the front now
+			s.mu.Unlock()
+		case rewinds:
+			s.mu.Lock()
+			q.msgs = append(slices.Clone(msgs[n:]), q.msgs...)
+			s.mu.Unlock()
+		case toTheEnd:
+			s.mu.Lock()
+			q.msgs = append(slices.Clone(q.msgs[len(msgs):]), msgs...)
+			s.mu.Unlock()
+		}
+		return true, err
+	}
+	dead := errors.Is(err, rota.ErrDead)
+	stop := errors.Is(err, rota.ErrStop)
+	select {
+	case <-own.Stop():
+		if s.flaw == settlesNone {
+			return true, nil
+		}
+	default:
+	}
+	switch {
+	case s.flaw == settlesAll && stop, s.flaw == dropsRest && dead:
+		n, dead = len(msgs), false
+	case s.flaw == drops && dead:
+		n, dead = n+1, false
+	case s.flaw == keepsDead && dead:
+		dead = false
+	}
+	err = settle(func() error { return s.settle(q, own.Token(), msgs, n, dead) })
+	return stop || err != nil, err
+}

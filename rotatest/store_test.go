@@ -1,0 +1,230 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+func TestMemStore(t *testing.T) {
+	s := newMemServer("")
+	Store(t, func(*testing.T) rota.Store { return s.open() }, WithServer(s))
+}
+
+// TestServerCasesBite shows the suite servers, and clients of them, that are
+// wrong in one way each.
+func TestServerCasesBite(t *testing.T) {
+	for _, c := range serverCases {
+		t.Run(c.name, func(t *testing.T) {
+			flaws := serverFlaws[c.name]
+			if len(flaws) == 0 {
+				t.Error("nothing shows that it can fail")
+			}
+			for flaw, says := range flaws {
+				s := newMemServer(flaw)
+				s.delay = time.Millisecond // or the clock never moves
+				bites(t, says, func(tb testing.TB) { c.run(newStoreTest(tb, s.open, WithServer(s))) })
+			}
+		})
+	}
+}
+
+const (
+	forgets   = "forgets at a kill what it was told since its start"
+	forgotten = "forgets at a stop what it was told since its start"
+	patient   = "waits for its server, whatever its ctx says"
+	sure      = "takes a server that is away for an empty one"
+	broken    = "never connects again"
+	skips     = "goes on with a watch as if nothing had been"
+	resumes   = "goes on with a watch from the revision it had seen"
+	constant  = "has one identity for ever"
+	many      = "has an identity per connection"
+)
+
+// serverFlaws: case → flaw → what the case says of it.
+var serverFlaws = map[string]map[string]string{
+	"acknowledged writes survive a stop":                {forgotten: "no such key", broken: "calls succeed again"},
+	"acknowledged writes survive a kill":                {forgets: "no such key", broken: "calls succeed again"},
+	"calls end in time while the server is stopped":     {sure: "want an unknown outcome", broken: "calls succeed again"},
+	"calls end in time while the server is frozen":      {patient: "did not return"},
+	"histories are right across kills":                  {forgets: "got one revision", broken: "clients get on"},
+	"histories are right across freezes":                {sure: "can have come before"},
+	"a watch across a stop shows everything or ends":    {skips: "what happened after the stop"},
+	"a watch across a kill shows everything or ends":    {skips: "what happened after the kill"},
+	"a watch across a freeze shows everything or ends":  {skips: "what happened after the freeze"},
+	"a watch across a restore shows everything or ends": {resumes: "what happened after the restore"},
+	"a restored server has another identity":            {constant: "still", many: "name one server"},
+}
+
+// memServer plays the server of a MemStore: connections to it are faulty while
+// it is away.
+type memServer struct {
+	mem   *MemStore
+	flaw  string // of it or of its clients; see serverFlaws
+	delay time.Duration
+
+	mu     sync.Mutex
+	starts int
+	state  string
+	begun  MemSnapshot // at its start
+	snap   MemSnapshot
+	conns  []*memConn
+}
+
+func newMemServer(flaw string) *memServer {
+	s := &memServer{mem: NewMemStore(), flaw: flaw, state: "running", starts: 1}
+	s.begun = s.mem.Snapshot()
+	return s
+}
+
+// memConn is a connection that knows its server.
+type memConn struct {
+	*FaultyStore
+	server *memServer
+	number int
+}
+
+func (s *memServer) open() rota.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &memConn{Faulty(s.mem.Open(), uint64(len(s.conns))), s, len(s.conns)}
+	c.Delay(s.delay)
+	c.be(s.state)
+	s.conns = append(s.conns, c)
+	return c
+}
+
+// be brings the connection into the state of its server.
+func (c *memConn) be(state string) {
+	switch {
+	case state == "running" && (c.server.flaw != broken || c.server.starts == 1):
+		c.Heal()
+	case state == "frozen":
+		c.Chance(LateWrite, 0.5)
+		c.Cut()
+		if c.server.flaw == skips {
+			c.Gap()
+		}
+	case state == "stopped":
+		c.Fail()
+	}
+}
+
+func (c *memConn) Get(ctx context.Context, key string) (rota.Entry, error) {
+	if c.server.flaw == patient {
+		ctx = c.wait(ctx)
+	}
+	e, err := c.FaultyStore.Get(ctx, key)
+	if c.server.flaw == sure && errors.Is(err, errCut) {
+		err = rota.ErrNotFound
+	}
+	return e, err
+}
+
+// wait is a ctx that ends ten seconds late.
+func (c *memConn) wait(ctx context.Context) context.Context {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(10*time.Second, cancel) })
+	return late
+}
+
+func (c *memConn) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
+	if c.server.flaw != skips && c.server.flaw != resumes {
+		return c.FaultyStore.Watch(ctx, prefix)
+	}
+	return func(yield func([]rota.Entry, error) bool) {
+		var newest rota.Rev
+		for tries := 0; ctx.Err() == nil; tries++ {
+			first := true
+			for batch, err := range c.FaultyStore.Watch(ctx, prefix) {
+				if err != nil {
+					<-time.After(20 * time.Millisecond)
+					break
+				}
+				if tries > 0 && c.server.flaw == resumes {
+					batch = slices.DeleteFunc(batch, func(e rota.Entry) bool { return e.Rev <= newest })
+				}
+				for _, e := range batch {
+					newest = max(newest, e.Rev)
+				}
+				if (tries == 0 || !first || c.server.flaw == resumes) && !yield(batch, nil) {
+					return
+				}
+				first = false
+			}
+		}
+	}
+}
+
+func (c *memConn) Identity(ctx context.Context) (string, error) {
+	if _, err := c.Get(ctx, "x"); !errors.Is(err, rota.ErrNotFound) {
+		return "", err
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	switch c.server.flaw {
+	case constant:
+		return "me", nil
+	case many:
+		return fmt.Sprint("me and ", c.number), nil
+	}
+	return fmt.Sprint("start ", c.server.starts), nil
+}
+
+func (s *memServer) become(state string, from ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(from, s.state) {
+		return fmt.Errorf("cannot be %s: it is %s", state, s.state)
+	}
+	s.state = state
+	for _, c := range s.conns {
+		c.be(state)
+	}
+	return nil
+}
+
+func (s *memServer) Start(context.Context) error {
+	s.mu.Lock()
+	s.starts++
+	s.begun = s.mem.Snapshot()
+	s.mu.Unlock()
+	return s.become("running", "stopped")
+}
+
+func (s *memServer) Stop(context.Context) error {
+	err := s.become("stopped", "running")
+	if s.flaw == forgotten {
+		s.mem.Restore(s.begun)
+	}
+	return err
+}
+
+func (s *memServer) Kill() error {
+	err := s.become("stopped", "running", "frozen")
+	if s.flaw == forgets {
+		s.mem.Restore(s.begun)
+	}
+	return err
+}
+
+func (s *memServer) Freeze() error { return s.become("frozen", "running") }
+func (s *memServer) Thaw() error   { return s.become("running", "frozen") }
+
+// Snapshot keeps the copy itself: there is nothing on disk.
+func (s *memServer) Snapshot() (Snapshot, error) {
+	s.snap = s.mem.Snapshot()
+	return Snapshot{}, nil
+}
+
+func (s *memServer) Restore(Snapshot) error {
+	s.mem.Restore(s.snap)
+	return nil
+}

@@ -1,0 +1,421 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+// A view is what one watch has shown so far.
+type view struct {
+	t      *storeTest
+	prefix string
+	first  map[string]rota.Entry // the first batch
+	cancel context.CancelFunc
+	ended  chan struct{}
+	step   func(rota.Entry) // called for every entry shown
+
+	mu      sync.Mutex
+	cells   map[string]rota.Entry // the newest of each key, deleted ones too; guarded by mu, in wait too
+	err     error
+	changed chan struct{} // closed at the next batch
+}
+
+// view watches until the case ends. It returns with the first batch.
+func (t *storeTest) view(c *client, prefix string) *view {
+	t.Helper()
+	return t.viewEach(c, prefix, func(rota.Entry) {})
+}
+
+func (t *storeTest) viewEach(c *client, prefix string, step func(rota.Entry)) *view {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	v := &view{t: t, prefix: prefix, cells: map[string]rota.Entry{}, cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{}), step: step}
+	began := make(chan struct{})
+	go v.run(ctx, c.Store, began)
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-v.ended:
+		case <-time.After(t.bound):
+			t.Errorf("the watch of %s does not end with its ctx", prefix)
+		}
+	})
+	select {
+	case <-began:
+	case <-v.ended:
+		t.Fatalf("the watch of %s ended before it began: %v", prefix, v.err)
+	case <-time.After(t.bound):
+		t.Fatalf("the watch of %s showed nothing within %v, not even an empty batch", prefix, t.bound)
+	}
+	return v
+}
+
+func (v *view) run(ctx context.Context, s rota.Store, began chan struct{}) {
+	defer close(v.ended)
+	for batch, err := range s.Watch(ctx, v.prefix) {
+		v.mu.Lock()
+		if err != nil {
+			v.err = err
+		}
+		v.take(batch)
+		if v.first == nil && err == nil {
+			v.first = maps.Clone(v.cells)
+			close(began)
+		}
+		close(v.changed)
+		v.changed = make(chan struct{})
+		v.mu.Unlock()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.err == nil && ctx.Err() == nil {
+		v.t.Errorf("the watch of %s ended by itself without an error", v.prefix)
+		v.err = errors.New("no error")
+	}
+}
+
+func (v *view) take(batch []rota.Entry) {
+	seen := map[string]bool{}
+	for _, e := range batch {
+		switch {
+		case seen[e.Key]:
+			v.t.Errorf("the watch of %s showed %s twice in one batch", v.prefix, e.Key)
+		case e.Key != v.prefix && !(strings.HasSuffix(v.prefix, "/") && strings.HasPrefix(e.Key, v.prefix)):
+			v.t.Errorf("the watch of %s showed %s", v.prefix, e.Key)
+		case e.Deleted && len(e.Value) > 0:
+			v.t.Errorf("the watch of %s showed %s deleted, with a value", v.prefix, e.Key)
+		case e.Deleted && v.first == nil:
+			v.t.Errorf("the watch of %s began with %s, which is deleted", v.prefix, e.Key)
+		case !e.Deleted && e.Rev == 0:
+			v.t.Errorf("the watch of %s showed %s at revision 0", v.prefix, e.Key)
+		}
+		seen[e.Key] = true
+		v.cells[e.Key] = e
+		v.step(e)
+	}
+}
+
+// wait waits until what was seen satisfies cond.
+func (v *view) wait(what string, cond func() bool) {
+	v.t.Helper()
+	timeout := time.After(v.t.bound)
+	for {
+		over := v.over()
+		v.mu.Lock()
+		ok, changed := cond(), v.changed
+		v.mu.Unlock()
+		if ok {
+			return
+		}
+		if over {
+			v.t.Fatalf("the watch of %s ended (%v) before it showed %s", v.prefix, v.err, what)
+		}
+		select {
+		case <-changed:
+		case <-v.ended:
+		case <-timeout:
+			v.t.Fatalf("the watch of %s did not show %s within %v", v.prefix, what, v.t.bound)
+		}
+	}
+}
+
+func (v *view) over() bool {
+	select {
+	case <-v.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitFor waits until the watch shows a value at a revision.
+func (v *view) waitFor(key, value string, rev rota.Rev) {
+	v.t.Helper()
+	v.wait(fmt.Sprintf("%s with %s at %d", key, brief(value), rev), func() bool {
+		e := v.cells[key]
+		return !e.Deleted && string(e.Value) == value && e.Rev == rev
+	})
+}
+
+func (v *view) waitGone(key string) {
+	v.t.Helper()
+	v.wait(key+" deleted", func() bool { return v.cells[key].Deleted })
+}
+
+// ends: the watch must end now.
+func (v *view) ends(because string) {
+	v.t.Helper()
+	select {
+	case <-v.ended:
+	case <-time.After(v.t.prompt):
+		v.t.Fatalf("the watch of %s goes on %v after %s", v.prefix, v.t.prompt, because)
+	}
+}
+
+func watchBegins(t *storeTest) {
+	a, b := t.open(), t.open()
+	if v := t.view(b, t.key("dir/")); len(v.first) != 0 {
+		t.Errorf("a watch of nothing begins with %d cells", len(v.first))
+	}
+	if v := t.view(b, t.key("k")); len(v.first) != 0 {
+		t.Errorf("a watch of no key begins with %d cells", len(v.first))
+	}
+	want := map[string]rota.Rev{}
+	for i := range 50 {
+		key := t.key("dir/" + strconv.Itoa(i))
+		want[key] = a.put(key, "old", 0)
+		if i%2 == 0 {
+			want[key] = a.put(key, "new", want[key])
+		}
+		if i%5 == 0 {
+			a.delete(key, want[key])
+			delete(want, key)
+		}
+		// What is acknowledged before the watch begins is in its first batch.
+		if i%10 == 9 {
+			v := t.view(b, t.key("dir/"))
+			if len(v.first) != len(want) {
+				t.Errorf("a watch begins with %d cells, want %d", len(v.first), len(want))
+			}
+			for k, rev := range want {
+				if got := v.first[k].Rev; got != rev {
+					t.Errorf("a watch begins with %s at %d, want %d", k, got, rev)
+				}
+			}
+		}
+	}
+}
+
+func watchPrefix(t *storeTest) {
+	c := t.open()
+	names := []string{"a", "ab", "a-", "a_b", "axb", "A", "a/b", "a/b/c", "a/bc", "ab/c", "b", "a_b/k", "axb/k"}
+	for _, n := range names[:6] {
+		c.put(t.key(n), "old", 0)
+	}
+	under := map[string][]string{
+		"a": {"a"}, "a/": {"a/b", "a/b/c", "a/bc"}, "a/b": {"a/b"}, "a/b/": {"a/b/c"}, "ab": {"ab"}, "ab/": {"ab/c"}, "a_b/": {"a_b/k"},
+		"": names, "none": nil, "none/": nil,
+	}
+	views := map[string]*view{}
+	for p := range under {
+		views[p] = t.view(c, t.key(p)) // complains of what is not under it
+	}
+	for i, n := range names {
+		var rev rota.Rev
+		if i < 6 {
+			rev = c.get(t.key(n)).Rev
+		}
+		c.put(t.key(n), "newer", rev)
+	}
+	for _, n := range names { // once more: what went astray has arrived before this
+		c.put(t.key(n), "newest", c.get(t.key(n)).Rev)
+	}
+	for p, ns := range under {
+		v := views[p]
+		for _, n := range ns {
+			v.wait(n, func() bool { return string(v.cells[t.key(n)].Value) == "newest" })
+		}
+		v.mu.Lock()
+		if len(v.cells) != len(ns) {
+			t.Errorf("the watch of %s showed %d cells, want %d", t.key(p), len(v.cells), len(ns))
+		}
+		v.mu.Unlock()
+	}
+}
+
+func changesArrive(t *storeTest) {
+	a, b := t.open(), t.open()
+	one := a.put(t.key("k"), "1", 0)
+	views := []*view{t.view(b, t.key("k")), t.view(b, t.prefix), t.view(a, t.prefix)}
+	all := func(f func(*view)) {
+		t.Helper()
+		for _, v := range views {
+			f(v)
+		}
+	}
+	all(func(v *view) { v.waitFor(t.key("k"), "1", one) })
+	two := a.put(t.key("k"), "2", one)
+	all(func(v *view) { v.waitFor(t.key("k"), "2", two) })
+	same := a.put(t.key("k"), "2", two)
+	all(func(v *view) { v.waitFor(t.key("k"), "2", same) })
+	a.delete(t.key("k"), same)
+	all(func(v *view) { v.waitGone(t.key("k")) })
+	three := a.put(t.key("k"), "3", 0)
+	all(func(v *view) { v.waitFor(t.key("k"), "3", three) })
+	four := a.put(t.key("k"), "4", three)
+	five := a.put(t.key("k"), "5", four)
+	all(func(v *view) { v.waitFor(t.key("k"), "5", five) })
+	a.delete(t.key("k"), five) // deleted and made again before anybody may have looked
+	six := a.put(t.key("k"), "6", 0)
+	all(func(v *view) { v.waitFor(t.key("k"), "6", six) })
+	gone := a.put(t.key("brief"), "x", 0)
+	a.delete(t.key("brief"), gone)
+	all(func(v *view) {
+		if v.prefix == t.prefix {
+			v.wait("brief come and gone, or not at all", func() bool { e, ok := v.cells[t.key("brief")]; return !ok || e.Deleted })
+		}
+	})
+}
+
+// watchBeginsInTime begins watches while writes and deletions go on: between
+// what the first batch shows and the first change nothing may be missing.
+func watchBeginsInTime(t *storeTest) {
+	const rounds, keys = 15, 4
+	w, r := t.open(), t.open()
+	for round := range rounds {
+		dir := fmt.Sprintf("%d/", round)
+		final := map[string]rota.Rev{}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := range 3 * keys {
+				key := t.key(dir + strconv.Itoa(i%keys))
+				rev, err := w.tryPut(key, fmt.Sprint(i), final[key])
+				if err != nil {
+					t.Errorf("Put: %v", err)
+					return
+				}
+				final[key] = rev
+			}
+			key := t.key(dir + "0")
+			if err := w.tryDelete(key, final[key]); err != nil {
+				t.Errorf("Delete: %v", err)
+			}
+			final[key] = 0
+		})
+		v := t.view(r, t.key(dir))
+		wg.Wait()
+		for key, rev := range final {
+			v.wait(fmt.Sprintf("%s at %d in the end (0: deleted)", key, rev), func() bool {
+				e := v.cells[key]
+				return rev == 0 && (e.Deleted || e.Rev == 0) || rev != 0 && !e.Deleted && e.Rev == rev
+			})
+		}
+		v.cancel()
+	}
+}
+
+// manyWatchers on a counter: no version comes after a later one, and the last
+// one comes.
+func manyWatchers(t *storeTest) {
+	const watchers, last = 60, 60
+	w := t.open()
+	rev := w.put(t.key("dir/k"), "0", 0)
+	conns := []*client{t.open(), t.open(), t.open()}
+	var views []*view
+	for i := range watchers {
+		newest := -1
+		step := func(e rota.Entry) {
+			n, err := strconv.Atoi(string(e.Value))
+			if err != nil || n < newest {
+				t.Errorf("a watcher saw version %q after %d", e.Value, newest)
+			}
+			newest = n
+		}
+		views = append(views, t.viewEach(conns[i%len(conns)], t.key([]string{"dir/", "dir/k"}[i%2]), step))
+	}
+	for i := range last {
+		rev = w.put(t.key("dir/k"), strconv.Itoa(i+1), rev)
+		if i%2 == 0 { // now and then somebody keeps up
+			views[i%len(views)].waitFor(t.key("dir/k"), strconv.Itoa(i+1), rev)
+		}
+	}
+	for _, v := range views {
+		v.waitFor(t.key("dir/k"), strconv.Itoa(last), rev)
+	}
+}
+
+// slowWatcher stands still in its loop while much happens. Writers do not wait
+// for it; when it looks again it sees the newest, or hears of the gap.
+func slowWatcher(t *storeTest) {
+	const writes = 300
+	w, r := t.open(), t.open()
+	rev := w.put(t.key("k"), "first", 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	standing, goOn := make(chan struct{}), make(chan struct{})
+	shown := make(chan rota.Rev, writes+1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer close(shown)
+		stand := sync.OnceFunc(func() {
+			close(standing)
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+			}
+		})
+		for batch, err := range r.Watch(ctx, t.key("k")) {
+			if err != nil {
+				return
+			}
+			stand()
+			for _, e := range batch {
+				shown <- e.Rev
+			}
+		}
+	})
+	<-standing
+	filler := strings.Repeat("x", 1024)
+	quick := t.view(r, t.key("k"))
+	for i := range writes {
+		rev = w.put(t.key("k"), filler+strconv.Itoa(i), rev)
+		if (i+1)%20 == 0 {
+			quick.waitFor(t.key("k"), filler+strconv.Itoa(i), rev)
+		}
+	}
+	close(goOn)
+	timeout := time.After(t.bound)
+	for {
+		select {
+		case got, ok := <-shown:
+			if !ok || got == rev {
+				return // it heard of a gap, or saw the newest
+			}
+		case <-timeout:
+			t.Fatalf("a slow watcher did not see the newest version within %v, nor hear of a gap", t.bound)
+		}
+	}
+}
+
+func watchEnds(t *storeTest) {
+	c := t.open()
+	rev := c.put(t.key("k"), "a", 0)
+	once := func(how int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for _, err := range c.Watch(ctx, t.prefix) {
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("Watch: %v", err)
+			}
+			switch how {
+			case 0:
+				return // the loop is left
+			case 1:
+				cancel() // in the loop
+			default:
+				time.AfterFunc(time.Duration(how)*time.Millisecond, cancel) // while it waits
+			}
+		}
+	}
+	once(0) // what a client keeps per connection it has now
+	before := runtime.NumGoroutine()
+	const times = 60
+	for i := range times {
+		within(t, t.prompt, "a watch that is left, or whose ctx ends", func() { once(i % 4) })
+	}
+	rev = c.put(t.key("k"), "b", rev)
+	c.put(t.key("k"), "c", rev)
+	eventually(t, t.bound, fmt.Sprintf("%d watches have left no goroutines behind", times), func() bool {
+		return runtime.NumGoroutine() < before+times/4
+	})
+}
