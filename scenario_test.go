@@ -57,7 +57,6 @@ type play struct {
 	bad    error
 	parts  []string
 	whos   []uint64
-	plan   string // what the leader said of its newest plan
 	roster *record.Roster
 	aloft  []effect
 	sink   map[string]effect

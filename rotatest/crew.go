@@ -41,6 +41,7 @@ func newCrew(t testing.TB) *crew {
 // A delivery is one call of a handler.
 type delivery struct {
 	by    string // member
+	life  int    // which call of Consume it came by, counted per member and partition
 	msg   rota.Message
 	began time.Time
 	good  bool // it succeeded while the partition was still its own
@@ -59,6 +60,23 @@ type hand struct {
 	held   int             // partitions that it has started and not stopped
 	in     map[string]bool // partitions where it is in the middle of a message
 	given  int             // messages
+	lives  map[string]int  // partition → calls of Consume
+}
+
+// counted is a source that counts the calls of Consume.
+type counted struct {
+	rota.Source
+	h *hand
+}
+
+func (s *counted) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	s.h.c.note(func() { s.h.lives[own.Partition()]++ })
+	return s.Source.Consume(ctx, own, deliver)
+}
+
+func (s *counted) ListsAll() bool {
+	l, ok := s.Source.(rota.Lister)
+	return ok && l.ListsAll()
 }
 
 // handler is a rota handler that knows whose it is.
@@ -69,14 +87,14 @@ func quick(context.Context, *hand, rota.Message) error { return nil }
 // join starts a member.
 func (c *crew) join(name string, store rota.Store, source rota.Source, handle handler, tune ...func(*rota.Config)) *hand {
 	c.Helper()
-	h := &hand{c: c, name: name, ended: make(chan struct{}), in: map[string]bool{}}
+	h := &hand{c: c, name: name, ended: make(chan struct{}), in: map[string]bool{}, lives: map[string]int{}}
 	if f, ok := store.(*FaultyStore); ok {
 		h.store = f
 	} else {
 		h.store = Faulty(store, 1)
 	}
 	cfg := rota.Config{
-		Group: c.group, Name: name, Store: h.store, Source: source, NewGroup: true,
+		Group: c.group, Name: name, Store: h.store, Source: &counted{source, h}, NewGroup: true,
 		Lease: crewLease, Heartbeat: crewHeartbeat, Orphan: rota.AtOnce,
 		Handle: func(ctx context.Context, msg rota.Message) error { return c.handle(ctx, h, msg, handle) },
 		Abort:  func(err error) { c.Errorf("abort: %v", err) },
@@ -121,7 +139,7 @@ func (c *crew) handle(ctx context.Context, h *hand, msg rota.Message, handle han
 	var i int
 	c.note(func() {
 		i = len(c.log)
-		c.log = append(c.log, delivery{by: h.name, msg: msg, began: time.Now()})
+		c.log = append(c.log, delivery{by: h.name, life: h.lives[msg.Partition], msg: msg, began: time.Now()})
 		h.given++
 		h.in[msg.Partition] = true
 	})

@@ -257,35 +257,34 @@ func (f *FaultyStore) Get(ctx context.Context, key string) (e rota.Entry, err er
 	return e, err
 }
 
-func (f *FaultyStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rev rota.Rev, err error) {
+func (f *FaultyStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
 	value = slices.Clone(value) // it may arrive when the caller has gone on
-	err = f.write(ctx, "put", key, func(ctx context.Context) error {
-		if rev, err = f.inner.Put(ctx, key, value, prev); err != nil {
-			return err
+	return f.write(ctx, "put", key, func(ctx context.Context) (rota.Rev, error) {
+		rev, err := f.inner.Put(ctx, key, value, prev)
+		if err != nil {
+			return 0, err
 		}
 		if prev == 0 {
 			f.saw(rota.Entry{Key: key, Deleted: true})
 		}
 		f.saw(rota.Entry{Key: key, Value: value, Rev: rev})
-		return nil
+		return rev, nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	return rev, nil
 }
 
 func (f *FaultyStore) Delete(ctx context.Context, key string, prev rota.Rev) error {
-	return f.write(ctx, "delete", key, func(ctx context.Context) error { return f.inner.Delete(ctx, key, prev) })
+	_, err := f.write(ctx, "delete", key, func(ctx context.Context) (rota.Rev, error) { return 0, f.inner.Delete(ctx, key, prev) })
+	return err
 }
 
 // write is call for what may arrive late.
-func (f *FaultyStore) write(ctx context.Context, verb, key string, do func(context.Context) error) error {
+func (f *FaultyStore) write(ctx context.Context, verb, key string, do func(context.Context) (rota.Rev, error)) (rev rota.Rev, err error) {
 	x := f.draw(verb, key)
 	arrived := false
-	err := f.call(ctx, x, func(ctx context.Context) error {
+	err = f.call(ctx, x, func(ctx context.Context) (err error) {
 		arrived = true
-		return do(ctx)
+		rev, err = do(ctx)
+		return err
 	})
 	if !arrived && errors.Is(err, errCut) && ctx.Err() != nil && x.strikes(LateWrite) {
 		f.mu.Lock()
@@ -296,7 +295,10 @@ func (f *FaultyStore) write(ctx context.Context, verb, key string, do func(conte
 			do(ctx) // nobody waits for the answer
 		})
 	}
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
 }
 
 func (f *FaultyStore) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {

@@ -91,7 +91,7 @@ func badNetwork(t *testing.T, seed uint64) {
 	for i := range 3 {
 		hands = append(hands, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
 	}
-	faults := map[Fault]float64{LostRequest: 0.1, LostAnswer: 0.1, Repeated: 0.1, LateWrite: 0.5, BrokenWatch: 0.1, DroppedBatch: 0.1}
+	faults := map[Fault]float64{LostRequest: 0.1, LostAnswer: 0.1, Repeated: 0.1, LateWrite: 1, BrokenWatch: 0.1, DroppedBatch: 0.1}
 	for _, h := range hands {
 		h.store.Delay(50 * time.Millisecond)
 		for f, p := range faults {

@@ -139,7 +139,8 @@ func (t *sourceTest) inOrder(once bool) {
 	defer t.mu.Unlock()
 	type state struct {
 		token  rota.Token
-		last   int // delivered to this owner
+		life   int
+		last   int // delivered in this life
 		well   int // all up to here were handled well, by whomever
 		id     map[int]string
 		place  map[int]uint64
@@ -162,11 +163,11 @@ func (t *sourceTest) inOrder(once bool) {
 			t.Errorf("%s: %s got message %d under token %d after another had token %d", p, d.by, n, d.msg.Token, s.token)
 		}
 		switch {
-		case d.msg.Token > s.token:
+		case d.msg.Token > s.token, d.msg.Token == s.token && d.life > s.life:
 			if n > s.well+1 || once && n <= s.well {
 				t.Errorf("%s: %s begins with message %d, but %d are done", p, d.by, n, s.well)
 			}
-			s.token = d.msg.Token
+			s.token, s.life = d.msg.Token, d.life
 		case n == s.last && d.msg.Attempt > 1:
 		case n != s.last+1:
 			t.Errorf("%s: %s got message %d after %d", p, d.by, n, s.last)

@@ -1,0 +1,54 @@
+package rota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// HandleBatch gets all that was fetched and says how many of it, from the front,
+// are done. With an error the rest comes again after a pause, and its first
+// message counts one more attempt.
+func ExampleConfig_handleBatch() {
+	queues := rotatest.NewMemSource(4, "readings")
+	queues.Publish("readings", []byte("20"), []byte("21"), []byte("?"), []byte("22"))
+
+	ctx, stop := context.WithCancel(context.Background())
+	m, err := rota.New(rota.Config{
+		Group:    "weather",
+		Store:    rotatest.NewMemStore(),
+		NewGroup: true,
+		Source:   queues,
+		Attempts: 2,
+		HandleBatch: func(ctx context.Context, msgs []rota.Message) (done int, err error) {
+			fmt.Printf("%d readings, attempt %d\n", len(msgs), msgs[0].Attempt)
+			for i, msg := range msgs {
+				if string(msg.Value) == "?" {
+					return i, errors.New("not a number")
+				}
+				if string(msg.Value) == "22" {
+					stop()
+				}
+			}
+			return len(msgs), nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := m.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for _, msg := range queues.Dead() {
+		fmt.Printf("dead letter: %s\n", msg.Value)
+	}
+	// Output:
+	// 4 readings, attempt 1
+	// 2 readings, attempt 2
+	// 1 readings, attempt 1
+	// dead letter: ?
+}

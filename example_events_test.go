@@ -1,0 +1,49 @@
+package rota_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// Events tell a member's life as it happens. A reader may be as slow as it
+// likes: it is told how many events it missed, and holds up nobody.
+func ExampleMember_Events() {
+	m, err := rota.New(rota.Config{
+		Group:    "shop",
+		Store:    rotatest.NewMemStore(),
+		NewGroup: true,
+		Source:   rotatest.NewMemSource(0, "orders"),
+		Handle:   func(context.Context, rota.Message) error { return nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	events := m.Events(context.Background()) // from now on, and until Run has returned
+
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		if err := m.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	for e := range events {
+		fmt.Println(e.Kind, e.Partition)
+		if e.Kind == rota.EventStart {
+			stop()
+		}
+	}
+	// Output:
+	// joined
+	// leader
+	// plan
+	// grant orders
+	// start orders
+	// leaving
+	// stop orders
+	// drained orders
+	// left
+}
