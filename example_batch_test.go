@@ -25,7 +25,7 @@ func ExampleConfig_handleBatch() {
 		Source:   queues,
 		Attempts: 2,
 		HandleBatch: func(ctx context.Context, msgs []rota.Message) (done int, err error) {
-			fmt.Printf("%d readings, attempt %d\n", len(msgs), msgs[0].Attempt)
+			fmt.Printf("a batch of %d, attempt %d\n", len(msgs), msgs[0].Attempt)
 			for i, msg := range msgs {
 				if string(msg.Value) == "?" {
 					return i, errors.New("not a number")
@@ -47,8 +47,8 @@ func ExampleConfig_handleBatch() {
 		fmt.Printf("dead letter: %s\n", msg.Value)
 	}
 	// Output:
-	// 4 readings, attempt 1
-	// 2 readings, attempt 2
-	// 1 readings, attempt 1
+	// a batch of 4, attempt 1
+	// a batch of 2, attempt 2
+	// a batch of 1, attempt 1
 	// dead letter: ?
 }

@@ -25,25 +25,18 @@ func ExampleMember_Events() {
 	events := m.Events(context.Background()) // from now on, and until Run has returned
 
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	go func() {
 		if err := m.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
 	for e := range events {
-		fmt.Println(e.Kind, e.Partition)
+		fmt.Print(e.Kind, " ")
 		if e.Kind == rota.EventStart {
 			stop()
 		}
 	}
 	// Output:
-	// joined
-	// leader
-	// plan
-	// grant orders
-	// start orders
-	// leaving
-	// stop orders
-	// drained orders
-	// left
+	// joined leader plan grant start leaving stop drained left
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -230,13 +229,4 @@ func (h *hand) hear(e rota.Event) {
 	case rota.EventDrained:
 		h.held--
 	}
-}
-
-func names(ps []rota.Partition) string {
-	var out []string
-	for _, p := range ps {
-		out = append(out, p.Name)
-	}
-	slices.Sort(out)
-	return strings.Join(out, " ")
 }

@@ -49,30 +49,6 @@ func (g *groupTest) join(name string, tune ...func(*rota.Config)) *hand {
 	return g.crew.join(name, s, &guarded{src, g, name}, busy, tune...)
 }
 
-// flow publishes to every partition, again and again, until ebb is called.
-func (g *groupTest) flow(every time.Duration) (ebb func()) {
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				g.publish(1)
-			case <-stop:
-				return
-			}
-		}
-	})
-	ebb = sync.OnceFunc(func() {
-		close(stop)
-		wg.Wait()
-	})
-	g.Cleanup(ebb)
-	return ebb
-}
-
 // guarded is a source that complains when two members run a partition at once.
 type guarded struct {
 	rota.Source
@@ -129,7 +105,7 @@ func (g *groupTest) shares(each int, hands ...*hand) {
 func groupLives(g *groupTest) {
 	const n = groupPartitions
 	defer g.judge(false)
-	ebb := g.flow(20 * time.Millisecond)
+	ebb := g.flow(1, 20*time.Millisecond)
 	c1, c2, c3 := g.join("c1"), g.join("c2"), g.join("c3")
 	g.shares(n/3, c1, c2, c3)
 

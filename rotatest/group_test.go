@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +87,7 @@ func badNetwork(t *testing.T, seed uint64) {
 		return Faulty(mem.Open(), seeds)
 	})
 	defer g.judge(false)
-	ebb := g.flow(100 * time.Millisecond)
+	ebb := g.flow(1, 100*time.Millisecond)
 	var hands []*hand
 	for i := range 3 {
 		hands = append(hands, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
@@ -98,12 +99,21 @@ func badNetwork(t *testing.T, seed uint64) {
 			h.store.Chance(f, p)
 		}
 	}
-	for i := range 10 {
+	r := rand.New(rand.NewPCG(seed, 2))
+	for range 10 {
 		time.Sleep(2 * time.Second)
-		h := hands[(i+int(seed))%len(hands)]
-		h.store.Cut()
-		time.Sleep(time.Duration(i) * 500 * time.Millisecond)
-		h.store.Heal()
+		for _, h := range hands { // one, several, all of them
+			switch r.IntN(4) {
+			case 0:
+				h.store.Cut()
+			case 1:
+				h.store.Fail()
+			}
+		}
+		time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
+		for _, h := range hands {
+			h.store.Heal()
+		}
 	}
 	for f := range faults {
 		n := 0

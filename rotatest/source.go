@@ -1,11 +1,11 @@
 package rotatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +22,7 @@ type Broker interface {
 	// Publish appends messages to a partition, in order. It returns when the
 	// broker has them.
 	Publish(partition string, values ...[]byte) error
-	// Dead is what was dead-lettered so far.
+	// Dead is what was dead-lettered so far, of all partitions, in any order.
 	Dead() ([][]byte, error)
 }
 
@@ -99,9 +99,33 @@ func (t *sourceTest) publish(n int) {
 
 // number is what publish has written into a message.
 func number(msg *rota.Message) (n int) {
-	_, text, _ := strings.Cut(string(msg.Value), " ")
-	fmt.Sscan(text, &n)
+	fmt.Sscan(string(msg.Value[bytes.LastIndexByte(msg.Value, ' ')+1:]), &n)
 	return n
+}
+
+// flow publishes n messages to each partition, again and again, until ebb is
+// called.
+func (t *sourceTest) flow(n int, every time.Duration) (ebb func()) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				t.publish(n)
+			case <-stop:
+				return
+			}
+		}
+	})
+	ebb = sync.OnceFunc(func() {
+		close(stop)
+		wg.Wait()
+	})
+	t.Cleanup(ebb)
+	return ebb
 }
 
 // all: every message that was published has been handled well.
@@ -253,8 +277,12 @@ func partitionsListed(t *sourceTest) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := names(list); got != strings.Join(want, " ") {
-			t.Errorf("the source lists %s, want %s", got, strings.Join(want, " "))
+		var got []string
+		for _, p := range list {
+			got = append(got, p.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("the source lists %q, want %q", got, want)
 		}
 	}
 }
@@ -273,21 +301,21 @@ func arriveInOrder(t *sourceTest) {
 
 // anyMessage: empty, short, any bytes, large.
 func anyMessage(t *sourceTest) {
-	bytes := make([]byte, 256)
-	for i := range bytes {
-		bytes[i] = byte(i)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
 	}
 	large := make([]byte, 1<<20)
 	for i := range large {
 		large[i] = byte(i * i >> 8)
 	}
-	values := [][]byte{{}, {0}, bytes, large, []byte("end")}
+	values := [][]byte{{}, {0}, every, large, []byte("end")}
 	p := t.broker.Partitions()[0]
 	if err := t.broker.Publish(p, values...); err != nil {
 		t.Fatal(err)
 	}
 	t.join("a", quick)
-	t.wait("all messages are handled", func() bool { return len(t.log) >= len(values) }) // nobody looks but us
+	t.wait("all messages are handled", func() bool { return len(t.log) >= len(values) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, d := range t.log {
@@ -305,13 +333,16 @@ func stopIsClean(t *sourceTest) {
 		time.Sleep(time.Millisecond) // work
 		return nil
 	}
-	t.publish(600)
+	n := len(t.broker.Partitions())
+	t.publish(300)
+	ebb := t.flow(50, 50*time.Millisecond) // as fast as one can work
 	a := t.join("a", busy)
-	t.wait("a is at work everywhere", func() bool { return a.held == len(t.sent) })
+	t.wait("a is at work everywhere", func() bool { return a.held == n })
 	b := t.join("b", busy)
 	t.wait("b is at work", func() bool { return b.given > 0 })
 	a.leave()
-	t.wait("b has everything", func() bool { return b.held == len(t.sent) })
+	t.wait("b has everything", func() bool { return b.held == n })
+	ebb()
 	t.wait("all messages are handled", t.all)
 	b.leave()
 }

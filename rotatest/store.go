@@ -48,6 +48,8 @@ type Server interface {
 	Restore(servers.Snapshot) error  // while it is stopped
 }
 
+var _ Server = (*servers.Server)(nil)
+
 // A Snapshot is what a Server had on disk.
 type Snapshot = servers.Snapshot
 
