@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,9 +97,30 @@ func (c *crew) Advance(d time.Duration) {
 	heard := c.heard
 	c.heard = nil
 	c.mu.Unlock()
-	for _, e := range heard {
+	for _, e := range inOrder(heard) {
 		c.say(e.at, e.line)
 	}
+}
+
+// inOrder tells what happened within one millisecond as a person would: what was
+// decided, what stopped, what started, who ended; a member's deeds together.
+func inOrder(heard []event) []event {
+	rank := func(e event) string {
+		w := strings.Fields(e.line + " - -")
+		switch w[1] {
+		case "stops":
+			return "1" + w[0] + fmt.Sprintf("%4d", len(w[2])) + w[2]
+		case "starts":
+			return "2" + w[0] + fmt.Sprintf("%4d", len(w[2])) + w[2]
+		case "ends:":
+			return "3" + w[0]
+		}
+		return "0"
+	}
+	slices.SortStableFunc(heard, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(rank(a), rank(b)))
+	})
+	return heard
 }
 
 // Seen is where a stage would tell of a broken promise; real members have none
