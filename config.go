@@ -14,54 +14,68 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// AtOnce, as a duration of a Config, means none at all, where zero means the
-// default.
+// AtOnce, as a duration of a Config, means no time at all, where zero means the
+// default. Settle, Grace, Orphan and Return take it.
 const AtOnce time.Duration = -1
 
 // Strategy says how partitions are spread over members.
 type Strategy string
 
+// What Config.Strategy may be.
 const (
 	Spread Strategy = "spread" // counts within one of each other, fewest moves; the default
 	Range  Strategy = "range"  // contiguous blocks in joining order
 )
 
-// Mode says how a plan changes hands.
+// Mode says how partitions change hands when the plan changes.
 type Mode string
 
+// What Config.Mode may be.
 const (
 	Incremental Mode = "incremental" // only what moves stops; the default
 	Eager       Mode = "eager"       // everything stops before anything starts
 )
 
-// A Config is what a member is made of. Zero values mean the documented
-// defaults.
+// A Config is what a member is made of. Group, Store, Source and a handler are
+// needed; every other zero value means the default named here.
 type Config struct {
-	Group  string // [A-Za-z0-9_-], at most 48 characters
-	Store  Store
-	Source Source
+	Group  string // who share the work; A-Z, a-z, 0-9, _ and -, at most 48 of them
+	Store  Store  // where they meet
+	Source Source // what there is to do
 
-	// Handle is called for each message, one at a time per partition and in
-	// order. Exactly one of Handle and HandleBatch, or neither with a Source that
-	// does not deliver (Func).
-	Handle      func(ctx context.Context, msg Message) error
+	// Handle is called for each message: one at a time per partition, in order,
+	// and for several partitions at once. When it fails it is called again, after
+	// a pause that grows from 0.1 to 10 s, until it has failed Attempts times;
+	// then the message is dead-lettered. Its ctx ends when the lease is lost or
+	// the drain time is nearly over, not when Run is asked to end. A panic is not
+	// recovered. Backlogged partitions are served at an equal rate, but none
+	// waits for one whose handler takes more than 5 ms.
+	Handle func(ctx context.Context, msg Message) error
+
+	// HandleBatch, instead of Handle, is called for all that the source fetched
+	// at once, and returns how many of it, from the front, are done. The rest
+	// comes again; an error counts as an attempt of the first of it.
 	HandleBatch func(ctx context.Context, msgs []Message) (done int, err error)
-	Parallel    int // messages of one partition handled at once; more than 1 gives up their order
 
-	Name     string            // a label; default host-pid-random
-	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit
-	Strategy Strategy
-	Mode     Mode
+	// Parallel is how many messages of one partition Handle is called with at
+	// once. More than 1 gives up their order; and what is done behind one that is
+	// dead-lettered or given back is done again.
+	Parallel int
+
+	Attempts int // 5: how often a message is tried
+
+	Name     string            // what people call it; host-pid-random
+	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit; at most 64, 4 KB in all
+	Strategy Strategy          // Spread
+	Mode     Mode              // Incremental
 
 	Lease     time.Duration // 5 s: how long a member that is silent keeps what it owns
-	Heartbeat time.Duration // 2 s
-	Settle    time.Duration // 150 ms of quiet after an arrival, so that a burst is one plan
-	Drain     time.Duration // 30 s: how long a revoked partition may take to stop
-	Grace     time.Duration // 1 s: how long a partition that a member gave up stays away from it
-	Orphan    time.Duration // 30 s without a lease until Run gives up; AtOnce: none
-	Return    time.Duration // none: how long the partitions of an ended member wait for its name
-
-	Attempts int // 5: how often a message is tried before it is dead-lettered
+	Heartbeat time.Duration // 2 s: how often the lease is renewed; two, and the tenth of the lease that stopping takes, must fit into it
+	Settle    time.Duration // 150 ms: how long it must be quiet after an arrival, so that a burst is one plan
+	Drain     time.Duration // 30 s: how long a partition may take to stop before its process is ended
+	Grace     time.Duration // 1 s: how long a partition stays away from the member that gave it up
+	Orphan    time.Duration // 30 s: how long Run hopes for the store once its lease is over
+	Return    time.Duration // none: how long the partitions of an ended member wait for one of its name
 
 	// Rejoin makes Run come back under a new session instead of returning when
 	// the old one was ended by others. Everything has stopped before.
@@ -71,8 +85,10 @@ type Config struct {
 	// need not wait for leases that an emptied store might have forgotten.
 	NewGroup bool
 
-	// Abort is the last resort when a handler outlives the lease: only the end
-	// of the process ends it. The default prints why and exits with status 4.
+	// Abort is the last resort when a handler outlives the lease or the drain
+	// time: only the end of the process ends it, and only that keeps the promise
+	// of one owner. The default prints why and exits with status 4. Abort should
+	// not return while the handler runs.
 	Abort func(error)
 
 	Log *slog.Logger // default: none

@@ -10,6 +10,7 @@ import (
 // EventKind says what an Event tells.
 type EventKind string
 
+// What happens to a member, roughly in the order of its life.
 const (
 	EventJoined    EventKind = "joined"     // the group can see this member
 	EventLeader    EventKind = "leader"     // this member leads
@@ -31,20 +32,21 @@ const (
 	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
 )
 
-// An Event is something that happened to a member.
+// An Event is something that happened to a member. What does not belong to its
+// kind is empty.
 type Event struct {
 	Kind      EventKind
 	Time      time.Time
-	Member    string
-	Session   string
-	Partition string
-	Token     Token
-	Plan      uint64
+	Member    string // the name of whom it happened to
+	Session   string // and its session
+	Partition string // grant, start, stop, drained
+	Token     Token  // of that ownership
+	Plan      uint64 // EventPlan: its number
 	About     string // another member's session
-	Because   string
-	Moved     int // EventPlan: partitions taken from one that has them
-	Placed    int // EventPlan: partitions given to somebody, having nobody
-	N         int // EventMissed: how many
+	Because   string // in words
+	Moved     int    // EventPlan: partitions taken from one that has them
+	Placed    int    // EventPlan: partitions given to somebody, having nobody
+	N         int    // EventMissed: how many
 }
 
 // ringSize is how many events are kept for slow readers.

@@ -258,6 +258,9 @@ func TestFailingMessagesAreTriedAgainThenDead(t *testing.T) {
 			c.Attempts = 10
 			c.Handle = func(ctx context.Context, msg rota.Message) error {
 				tries = append(tries, try{time.Now(), msg.ID, msg.Attempt})
+				if msg.Partition != "q0" || msg.Token == 0 || len(msg.Session) != 16 {
+					t.Errorf("a message of %q, token %d, session %q", msg.Partition, msg.Token, msg.Session)
+				}
 				if string(msg.Value) == "bad" {
 					return errors.New("no good")
 				}
@@ -442,7 +445,7 @@ func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 			})
 			drained := first(m1, kind(rota.EventDrained))
 			told := first(m1, func(e rota.Event) bool {
-				return e.Kind == rota.EventCondition && strings.Contains(e.Because, "q0: the source failed: no such queue")
+				return e.Kind == rota.EventCondition && strings.HasPrefix(e.Because, "q0: the source failed: ")
 			})
 			m2, leave2 := g.start("c2", nil)
 			started := first(m2, kind(rota.EventStart))

@@ -3,6 +3,7 @@ package rota_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -68,6 +69,14 @@ func (d disk) Put(ctx context.Context, key string, value []byte, prev rota.Rev) 
 	return d.wire.Put(ctx, key, value, prev)
 }
 
+// Watch takes a while to end: whoever does not wait for it leaves it behind.
+func (d disk) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
+	return func(yield func([]rota.Entry, error) bool) {
+		defer time.Sleep(10 * time.Millisecond)
+		d.wire.Watch(ctx, prefix)(yield)
+	}
+}
+
 // Whatever ends a session, when Run returns nothing of it is left running: no
 // goroutine, at that very instant.
 func TestNothingIsLeftWhenRunReturns(t *testing.T) {
@@ -116,7 +125,7 @@ func TestNothingIsLeftWhenRunReturns(t *testing.T) {
 					break
 				}
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 			s.cancel()
 		}, nil},
 	} {

@@ -65,7 +65,10 @@ func (g *group) start(name string, tune func(*rota.Config)) (m *rota.Member, lea
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	g.wg.Go(func() { done <- m.Run(ctx) })
+	g.wg.Go(func() {
+		time.Sleep(time.Nanosecond) // the test goes on first: it may want to see every event
+		done <- m.Run(ctx)
+	})
 	var once sync.Once
 	var end error
 	return m, func() error {

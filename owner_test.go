@@ -528,12 +528,14 @@ func TestRejoinComesBackUnderANewSession(t *testing.T) {
 	for _, rejoin := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, 2)
-			g.src.Publish("q0", make([][]byte, 12_000)...)
-			g.src.Publish("q1", make([][]byte, 12_000)...)
-			m2, leave2 := g.start("c2", nil)
+			g.src.Publish("q0", make([][]byte, 1000)...)
+			g.src.Publish("q1", make([][]byte, 1000)...)
+			m2, leave2 := g.start("c2", func(c *rota.Config) { c.Handle = g.handle("c2", 20*time.Millisecond) })
 			pass(time.Second)
 			net := newWire(g.store)
-			m1, leave1 := g.start("c1", func(c *rota.Config) { c.Store, c.Rejoin = net, rejoin })
+			m1, leave1 := g.start("c1", func(c *rota.Config) {
+				c.Store, c.Rejoin, c.Handle = net, rejoin, g.handle("c1", 20*time.Millisecond)
+			})
 			events := m1.Events(context.Background())
 			pass(time.Second)
 			net.cut()

@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// patience is how long a partition may be away from the gate, fetching or
-// handling, before nobody waits for it: its queue is empty, or its handler is
-// busy or hangs.
-const patience = 50 * time.Millisecond
+// How long a partition may be away from the gate before nobody waits for it any
+// more: its queue is empty, or its handler hangs. And how long its handler may
+// take before nobody waits for the partition at all: it is busy.
+const (
+	patience = 50 * time.Millisecond
+	handling = 5 * time.Millisecond
+)
 
 // ahead is how many messages one partition may be ahead of the slowest that is
 // worth waiting for. Changed by tests only.
@@ -31,8 +34,8 @@ type pacer struct {
 type seat struct {
 	p     *pacer
 	count int64     // messages passed, on a scale that all seats share
-	last  time.Time // when it was last at the gate
-	slow  bool      // it came late, or said that it would: nobody waits for it
+	last  time.Time // when it was last at the gate, or came back from a handler
+	slow  bool      // it was away for too long last time: nobody waits for it
 }
 
 // join takes a seat next to the slowest. It is expected at the gate at once.
@@ -56,7 +59,7 @@ func (s *seat) leave() {
 func (s *seat) rest() {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	s.slow, s.last = true, time.Time{}
+	s.slow = true
 	s.p.alarm()
 }
 
@@ -68,16 +71,16 @@ func (p *pacer) alarm() {
 	}
 }
 
+// away: nobody waits for the seat now.
+func (s *seat) away(now time.Time) bool { return s.slow || now.Sub(s.last) > patience }
+
 // slowest is the lowest count among the seats that are worth waiting for; the
 // highest of all if there is none.
 func (p *pacer) slowest(now time.Time) int64 {
 	low, high, found := int64(0), p.low, false
 	for _, s := range p.seats {
 		high = max(high, s.count)
-		if s.slow || now.Sub(s.last) > patience {
-			continue
-		}
-		if !found || s.count < low {
+		if !s.away(now) && (!found || s.count < low) {
 			low, found = s.count, true
 		}
 	}
@@ -87,26 +90,29 @@ func (p *pacer) slowest(now time.Time) int64 {
 	return low
 }
 
-// wait blocks while this seat is too far ahead of one that is ready, unless the
-// partition is to stop: then what was fetched is finished without delay.
-func (s *seat) wait(ctx context.Context, stop <-chan struct{}) error {
-	for wake := s.look(true); wake != nil; wake = s.look(false) {
+// wait blocks while this seat is too far ahead of one that is worth waiting for,
+// unless the partition is to stop: then what was fetched is finished without
+// delay. It returns when it let the seat pass.
+func (s *seat) wait(ctx context.Context, stop <-chan struct{}) (time.Time, error) {
+	now := time.Now()
+	for wake := s.look(now, true); wake != nil; wake = s.look(now, false) {
 		select {
 		case <-wake:
-		case <-time.After(patience / 2): // the slow one may have stopped being ready
+		case <-time.After(patience / 2): // the slow one may not be worth it any more
 		case <-stop:
-			return ctx.Err()
+			return time.Now(), ctx.Err()
 		case <-ctx.Done():
-			return ctx.Err()
+			return now, ctx.Err()
 		}
+		now = time.Now()
 	}
-	return ctx.Err()
+	return now, ctx.Err()
 }
 
 // look returns nil if the seat may pass, otherwise what to wait for. Those who
 // wait are woken for half of ahead at a time, not for every message.
-func (s *seat) look(arriving bool) (wake chan struct{}) {
-	now, p := time.Now(), s.p
+func (s *seat) look(now time.Time, arriving bool) (wake chan struct{}) {
+	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if arriving {
@@ -126,27 +132,28 @@ func (s *seat) look(arriving bool) (wake chan struct{}) {
 }
 
 // arrive: who was away for long joins the slowest, so that nobody has to wait
-// until it has caught up. It is waited for only when it comes back soon.
+// until it has caught up.
 func (s *seat) arrive(now time.Time) {
-	late := now.Sub(s.last) > patience
-	if late || s.slow {
-		s.slow = true // not to count itself
+	if s.away(now) {
+		s.slow = true
 		s.count = max(s.count, s.p.slowest(now))
 	}
-	s.slow = late
 }
 
-// moved counts messages that were handled.
-func (s *seat) moved(n int) {
-	p := s.p
+// back: a handler that was let in at the given time has returned, n messages are
+// done. The seat is waited for again once it was quick.
+func (s *seat) back(at time.Time, n int) {
+	now, p := time.Now(), s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s.slow = now.Sub(at) > handling
+	s.last = now
 	was := s.count
 	s.count += int64(n)
 	if p.wake == nil || was > p.low {
 		return // it holds up nobody
 	}
-	if p.low = p.slowest(time.Now()); p.low >= p.goal {
+	if p.low = p.slowest(now); p.low >= p.goal {
 		p.alarm()
 	}
 }

@@ -184,7 +184,9 @@ func TestS0_01_HungHandlerIsNotWaitedFor(t *testing.T) {
 				time.Sleep(10 * time.Second) // longer than all the others need, and than a lease
 			}
 		},
-		"slow": func(ctx context.Context, n int) { time.Sleep(60 * time.Millisecond) },
+		"busy":      func(ctx context.Context, n int) { time.Sleep(6 * time.Millisecond) },
+		"busier":    func(ctx context.Context, n int) { time.Sleep(40 * time.Millisecond) },
+		"very busy": func(ctx context.Context, n int) { time.Sleep(100 * time.Millisecond) },
 	} {
 		with := took(newUneven(), odd)
 		t.Logf("%s: %v with it, %v without", name, with, alone)
@@ -202,15 +204,15 @@ func TestS0_01_HungHandlerIsNotWaitedFor(t *testing.T) {
 func TestStoppingWaitsForNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 0)
-		g.src = rotatest.NewMemSource(1000, "fast", "slow")
-		g.src.Publish("fast", make([][]byte, 1000)...)
-		g.src.Publish("slow", make([][]byte, 50)...)
+		g.src = rotatest.NewMemSource(2000, "fast", "slow")
+		g.src.Publish("fast", make([][]byte, 2000)...)
+		g.src.Publish("slow", make([][]byte, 1000)...)
 		var last time.Time
 		fast := 0
 		_, leave := g.start("c1", func(c *rota.Config) {
 			c.Handle = func(_ context.Context, msg rota.Message) error {
 				if msg.Partition == "slow" {
-					time.Sleep(40 * time.Millisecond)
+					time.Sleep(4 * time.Millisecond)
 				} else {
 					time.Sleep(time.Microsecond)
 					last = time.Now()
@@ -220,14 +222,14 @@ func TestStoppingWaitsForNoOther(t *testing.T) {
 			}
 		})
 		pass(time.Second)
-		if fast > 100 {
+		if fast > 500 {
 			t.Fatalf("%d of the fast queue handled: it does not wait for the slow one", fast)
 		}
 		asked := time.Now()
 		if err := leave(); err != nil {
 			t.Error(err)
 		}
-		if fast != 1000 || last.Sub(asked) > 100*time.Millisecond {
+		if fast != 2000 || last.Sub(asked) > 100*time.Millisecond {
 			t.Errorf("%d handled, the last one %v after the stop", fast, last.Sub(asked))
 		}
 	})

@@ -175,15 +175,16 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 func (r *run) one(ctx context.Context, msg *Message) error {
 	wait := firstBackoff
 	for {
-		if err := r.enter(ctx); err != nil {
+		at, err := r.enter(ctx)
+		if err != nil {
 			return err
 		}
-		err := r.s.m.cfg.Handle(r.ctx, *msg)
-		r.busy.Add(-1)
+		err = r.s.m.cfg.Handle(r.ctx, *msg)
 		if err == nil {
-			r.done(1)
+			r.leave(at, 1)
 			return nil
 		}
+		r.leave(at, 0)
 		if r.check() != nil {
 			return ErrLost
 		}
@@ -201,16 +202,25 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 // enter lets a delivery pass when it is this partition's turn and the lease
 // holds, and counts it as busy. The lease is asked last: whoever then finds
 // nobody busy after its end knows that nobody will be.
-func (r *run) enter(ctx context.Context) error {
-	if r.seat.wait(r.ctx, r.stop) != nil || ctx.Err() != nil {
-		return ErrLost
+func (r *run) enter(ctx context.Context) (at time.Time, err error) {
+	at, err = r.seat.wait(r.ctx, r.stop)
+	if err != nil || ctx.Err() != nil || r.lost.Load() {
+		return at, ErrLost
 	}
 	r.busy.Add(1)
 	if err := r.check(); err != nil {
 		r.busy.Add(-1)
-		return err
+		return at, err
 	}
-	return nil
+	return at, nil
+}
+
+// leave: the handler that entered at the given time has returned, n messages are
+// done.
+func (r *run) leave(at time.Time, n int) {
+	r.busy.Add(-1)
+	r.moved.Add(int64(n))
+	r.seat.back(at, n)
 }
 
 // pause waits before another try; a stop ends the wait, and the message goes
@@ -227,26 +237,21 @@ func (r *run) pause(d time.Duration) error {
 	}
 }
 
-func (r *run) done(n int) {
-	r.moved.Add(int64(n))
-	r.seat.moved(n)
-}
-
 // batch hands all messages over in one call, and again what was not done.
 func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 	wait := firstBackoff
 	for n < len(msgs) {
-		if err := r.enter(ctx); err != nil {
+		at, err := r.enter(ctx)
+		if err != nil {
 			return n, err
 		}
 		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
-		r.busy.Add(-1)
 		k = min(max(k, 0), len(msgs)-n)
+		r.leave(at, k)
 		if err == nil && k == 0 {
 			err = errors.New("the handler did nothing and named no error")
 		}
 		if k > 0 {
-			r.done(k)
 			n, wait = n+k, firstBackoff
 		}
 		if err == nil || n == len(msgs) {

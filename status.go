@@ -24,9 +24,9 @@ const (
 type Status struct {
 	Group      string
 	Leader     string // session
-	Term       uint64
-	Plan       uint64
-	Gen        uint64
+	Term       uint64 // grows with each leader
+	Plan       uint64 // grows with each plan
+	Gen        uint64 // grows with each step towards one
 	Phase      Phase
 	Hold       bool // nothing is granted until every lease there may have been is over
 	Mode       Mode
@@ -42,7 +42,7 @@ type MemberInfo struct {
 	Session    string
 	State      string // LIVE, LEAVING, EVICTED, DEAD, LEFT
 	Planned    bool   // the plan counts on it
-	Partitions int
+	Partitions int    // how many it owns
 	Labels     map[string]string
 	Sent       time.Time // of its last heartbeat, on its own wall clock
 	Lease      time.Duration
@@ -55,8 +55,8 @@ type PartitionInfo struct {
 	State  string // FREE, OWNED, REVOKING
 	Owner  string // session
 	To     string // session that gets it next
-	Token  Token
-	Reason string
+	Token  Token  // of the newest grant
+	Reason string // why it is FREE, where the state alone does not say
 	Meta   Meta
 }
 

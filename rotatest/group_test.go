@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +28,12 @@ func TestGroupSuiteBites(t *testing.T) {
 		source     func(rota.Source) rota.Source
 	}{
 		{"who loses its lease goes on", "at once", with(func(*odd) {}), func(s rota.Source) rota.Source { return lingering{s} }},
-		{"writes ignore the revision", "has its share", with(func(o *odd) {
-			o.put = func(ctx context.Context, key string, value []byte, _ rota.Rev) (rota.Rev, error) {
-				return o.MemStore.Put(ctx, key, value, o.rev(key))
+		{"plans are acknowledged, not written", "has its share", with(func(o *odd) {
+			o.put = func(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+				if strings.HasSuffix(key, "/plan") && prev != 0 {
+					return prev + 1, nil
+				}
+				return o.MemStore.Put(ctx, key, value, prev)
 			}
 		}), nil},
 		{"nobody sees what others write", "has its share", func() func() rota.Store {
