@@ -141,7 +141,7 @@ func (n *Node) adopt(p *record.Plan, rev Rev) {
 // leader's heartbeats come in they tell the newest generation, so a read now
 // and then is enough; without them it is wanted often.
 func (n *Node) pollLater() {
-	every := 10 * n.cfg.Heartbeat
+	every := n.cfg.PollPlan
 	if l := n.peer(n.plan.Leader); l == nil || l.rec == nil || n.now.Sub(l.at) > gap(l.rec.Beat) {
 		every = n.cfg.Heartbeat
 	}

@@ -79,6 +79,8 @@ type Timing struct {
 	Leave     time.Duration // how long a leaver waits for the plan to take its rows
 	Stuck     time.Duration // a start longer than this is a condition
 	Ask       time.Duration // how often the source is asked for its partitions
+	PollPlan  time.Duration // how often the plan is read though its watch is quiet
+	PollList  time.Duration // how often the members are listed though theirs is
 	Keep      time.Duration // how long an ended member's record is kept
 }
 
@@ -102,9 +104,14 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 		Leave:     time.Second,
 		Stuck:     30 * time.Second,
 		Ask:       30 * time.Second,
+		PollPlan:  10 * heartbeat,
+		PollList:  5 * heartbeat,
 		Keep:      10 * time.Minute,
 	}
 }
+
+// Forever, as one of the durations, means that its end never comes.
+const Forever time.Duration = math.MaxInt64
 
 // W is how long a member must have been silent before it may be declared dead.
 func (t Timing) W() time.Duration { return wait(t.Lease) }

@@ -130,11 +130,11 @@ func (n *Node) watchOut() {
 	if n.Leads() || n.deputy() {
 		w.All = true
 		if n.listPoll == Never {
-			n.listPoll = n.now.Add(5 * n.cfg.Heartbeat)
+			n.listPoll = n.now.Add(n.cfg.PollList)
 		}
 		if n.reached(n.listPoll) {
 			n.list.want = true
-			n.listPoll = n.now.Add(5 * n.cfg.Heartbeat)
+			n.listPoll = n.now.Add(n.cfg.PollList)
 			n.reached(n.listPoll)
 		}
 	} else {

@@ -39,13 +39,41 @@ func (n *Node) AppendState(dst []byte, r *Ranks) []byte {
 		n.Collect(r)
 		r.Settle()
 	}
-	e := &encoder{dst: dst, now: n.now, r: r}
+	return n.AppendStateAt(dst, n.now, r)
+}
+
+// AppendStateAt does the same for a node that was last stepped a while ago.
+func (n *Node) AppendStateAt(dst []byte, now Time, r *Ranks) []byte {
+	e := &encoder{dst: dst, now: now, r: r}
 	n.encode(e)
 	return e.dst
 }
 
 // Collect adds the numbers in n to r.
 func (n *Node) Collect(r *Ranks) { n.encode(&encoder{now: n.now, r: r}) }
+
+// longest is the greatest of what may be compared with an age; what never comes
+// is compared with none.
+func longest(all ...time.Duration) time.Duration {
+	var most time.Duration
+	for _, d := range all {
+		if d != Forever {
+			most = max(most, d)
+		}
+	}
+	return most
+}
+
+// slowest is the longest lease and heartbeat among the members in sight.
+func (n *Node) slowest() (lease, beat time.Duration) {
+	lease, beat = n.cfg.Lease, n.cfg.Heartbeat
+	for i := range n.peers {
+		if m := n.peers[i].rec; m != nil {
+			lease, beat = max(lease, m.Lease), max(beat, m.Beat)
+		}
+	}
+	return lease, beat
+}
 
 func (n *Node) encode(e *encoder) {
 	e.num(uint64(n.cause))
@@ -160,7 +188,7 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.flag(p.reread)
 	e.seq(p.session, p.floor)
 	e.until(p.wait)
-	e.since(p.ended, max(n.cfg.Keep, n.cfg.Return))
+	e.since(p.ended, longest(n.cfg.Keep, n.cfg.Return))
 	e.num(uint64(p.told))
 	e.flag(p.proof)
 	e.flag(p.absent)
@@ -190,11 +218,12 @@ func (n *Node) encodeTwins(e *encoder) {
 
 func (n *Node) encodeLead(e *encoder) {
 	l, s := &n.lead, &n.lead.settle
+	lease, beat := n.slowest()
 	e.until(s.quiet)
 	e.since(s.since, n.cfg.SettleMax)
 	e.flag(s.open)
 	if s.open {
-		e.since(s.at, time.Duration(Never))
+		e.since(s.at, gap(beat))
 	}
 	e.num(uint64(len(s.suspects)))
 	for _, id := range s.suspects {
@@ -206,7 +235,7 @@ func (n *Node) encodeLead(e *encoder) {
 		e.flag(f)
 	}
 	if n.plan != nil && n.plan.Hold {
-		e.since(l.since, time.Duration(Never))
+		e.since(l.since, wait(lease))
 	}
 	e.ranked('v', 'r', l.minRoster)
 	e.num(uint64(len(l.listing)))
@@ -226,7 +255,7 @@ func (n *Node) encodeLead(e *encoder) {
 	for _, w := range l.waits {
 		e.num(uint64(w.id))
 		e.gen(w.rev)
-		e.since(w.since, time.Duration(Never))
+		e.since(w.since, longest(n.cfg.Drain+2*beat, n.cfg.Stuck))
 		e.flag(w.stuck)
 	}
 	graces := slices.SortedFunc(slices.Values(l.graces), func(a, b grace) int {
