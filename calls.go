@@ -47,6 +47,7 @@ func (s *session) call(a core.Action) {
 func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key}
 	k := key(s.m.cfg.Group, a.Key)
+	began := s.m.clock.now()
 	var err error
 	switch a.Verb {
 	case core.Put:
@@ -66,6 +67,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	case core.List:
 		ev.Entries, err = s.list(ctx)
 	}
+	s.hearStore(ctx, began, err)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrConflict):

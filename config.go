@@ -91,6 +91,11 @@ type Config struct {
 	// not return while the handler runs.
 	Abort func(error)
 
+	// Trace is told every event as it happens, where Events may miss some, and
+	// besides them each message and each new lease. It is called from many
+	// goroutines and must return at once: a heartbeat may be waiting for it.
+	Trace func(Event)
+
 	Log *slog.Logger // default: none
 }
 

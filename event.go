@@ -15,8 +15,10 @@ const (
 	EventJoined    EventKind = "joined"     // the group can see this member
 	EventLeader    EventKind = "leader"     // this member leads
 	EventPlan      EventKind = "plan"       // this member, leading, made a plan
-	EventGrant     EventKind = "grant"      // a partition is ours: it is being started
+	EventGrant     EventKind = "grant"      // a partition is ours
+	EventStarting  EventKind = "starting"   // its source is asked for it, the first time or again
 	EventStart     EventKind = "start"      // the source confirmed it
+	EventRevoke    EventKind = "revoke"     // the plan takes a partition from us
 	EventStop      EventKind = "stop"       // a partition is to be given up
 	EventDrained   EventKind = "drained"    // it has stopped
 	EventPaused    EventKind = "paused"     // no lease: everything has stopped
@@ -27,9 +29,20 @@ const (
 	EventLeft      EventKind = "left"       // everything is handed over; Run returns nil
 	EventFenced    EventKind = "fenced"     // the group has ended this session: ErrFenced
 	EventOrphaned  EventKind = "orphaned"   // no lease for too long: ErrOrphaned
-	EventStoreLost EventKind = "store_lost" // the store lost acknowledged writes
+	EventStoreLost EventKind = "store_lost" // the store does not answer, or lost acknowledged writes: then the session ends
+	EventStoreBack EventKind = "store_back" // the store answers again
+	EventError     EventKind = "error"      // the handler failed
 	EventCondition EventKind = "condition"  // something a person should know
 	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
+)
+
+// What Config.Trace is told besides.
+const (
+	EventHandle  EventKind = "handle"  // the handler is called
+	EventHandled EventKind = "handled" // it returned
+	EventSettled EventKind = "settled" // the source settled what it delivered
+	EventRefused EventKind = "refused" // the source wanted to settle and may not any more
+	EventLease   EventKind = "lease"   // the lease is a new one
 )
 
 // An Event is something that happened to a member. What does not belong to its
@@ -39,14 +52,19 @@ type Event struct {
 	Time      time.Time
 	Member    string // the name of whom it happened to
 	Session   string // and its session
-	Partition string // grant, start, stop, drained
+	Partition string // what is about one: grant, starting, start, revoke, stop, drained, error, handle, …
 	Token     Token  // of that ownership
-	Plan      uint64 // EventPlan: its number
-	About     string // another member's session
-	Because   string // in words
-	Moved     int    // EventPlan: partitions taken from one that has them
-	Placed    int    // EventPlan: partitions given to somebody, having nobody
-	N         int    // EventMissed: how many
+	Message   string // error, handle, handled: its ID
+	Attempt   int    // and how often it was tried, this time included
+	Plan      uint64 // EventPlan: its number; otherwise the newest plan known, as Gen and Term
+	Gen       uint64
+	Term      uint64
+	Left      time.Duration // what was left of the lease; negative when it was over, zero without one
+	About     string        // another member's session
+	Because   string        // in words
+	Moved     int           // EventPlan: partitions taken from one that has them
+	Placed    int           // EventPlan: partitions given to somebody, having nobody
+	N         int           // EventMissed: how many
 }
 
 // ringSize is how many events are kept for slow readers.

@@ -110,6 +110,16 @@ func (m *Member) emit(e Event) {
 	e.Member = m.name
 	e.Time = time.Now()
 	m.ring.add(e)
+	if m.cfg.Trace != nil {
+		m.cfg.Trace(e)
+	}
+}
+
+// trace tells what only Config.Trace wants to know.
+func (m *Member) trace(e Event) {
+	e.Member = m.name
+	e.Time = time.Now()
+	m.cfg.Trace(e)
 }
 
 func random() uint64 {

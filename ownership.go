@@ -2,6 +2,7 @@ package rota
 
 import (
 	"fmt"
+	"time"
 )
 
 // An Ownership is one partition while this member owns it. It is handed to
@@ -32,13 +33,24 @@ func (o Ownership) Started() { o.r.confirm() }
 // since.
 func (o Ownership) Check() error { return o.r.check() }
 
+// Left is how long the lease still lasts, zero once Check would return ErrLost.
+// It is for whoever must end work in another process in time: note the clock,
+// then ask, and add the two. A freeze in between makes the sum too early, never
+// too late.
+func (o Ownership) Left() time.Duration { return o.r.left() }
+
 // Settle runs f, which tells the broker that messages are done, if the
 // partition is still ours.
 func (o Ownership) Settle(f func() error) error {
 	if err := o.r.check(); err != nil {
+		o.r.trace(EventRefused, Message{}, err)
 		return err
 	}
-	return f()
+	err := f()
+	if err == nil {
+		o.r.trace(EventSettled, Message{}, nil)
+	}
+	return err
 }
 
 // Meta is the partition's metadata as it is now; the channel closes at the next

@@ -53,10 +53,10 @@ func (s *session) startRun(a *core.Action) {
 	s.goDo(r.live)
 }
 
-// end asks the run to stop: gracefully, or at once.
-func (r *run) end(now bool) {
+// end asks the run to stop: gracefully, or at once. Because is for people.
+func (r *run) end(now bool, because string) {
 	r.once.Do(func() {
-		r.s.tellRun(EventStop, r, "")
+		r.s.tellRun(EventStop, r, because)
 		close(r.stop)
 	})
 	if now {
@@ -76,6 +76,13 @@ func (r *run) check() error {
 		return ErrLost
 	}
 	return nil
+}
+
+func (r *run) left() time.Duration {
+	if r.check() != nil {
+		return 0
+	}
+	return max(core.Time(r.s.lease.Load()).Sub(r.s.m.clock.now()), 0)
 }
 
 func (r *run) confirm() {
@@ -142,6 +149,7 @@ func (r *run) live() {
 
 func (r *run) consume() error {
 	src := r.s.m.cfg.Source
+	r.s.tellRun(EventStarting, r, "")
 	if _, isFunc := src.(*funcSource); isFunc {
 		r.busy.Add(1) // there is no telling when it acts
 		defer r.busy.Add(-1)
@@ -179,12 +187,15 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 		if err != nil {
 			return err
 		}
+		r.trace(EventHandle, *msg, nil)
 		err = r.s.m.cfg.Handle(r.ctx, *msg)
+		r.trace(EventHandled, *msg, err)
 		if err == nil {
 			r.leave(at, 1)
 			return nil
 		}
 		r.leave(at, 0)
+		r.s.tellFailed(r, msg, err)
 		if r.check() != nil {
 			return ErrLost
 		}
@@ -245,8 +256,10 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
+		r.traceAll(EventHandle, msgs[n:], nil)
 		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
 		k = min(max(k, 0), len(msgs)-n)
+		r.traceAll(EventHandled, msgs[n:n+k], nil)
 		r.leave(at, k)
 		if err == nil && k == 0 {
 			err = errors.New("the handler did nothing and named no error")
@@ -257,6 +270,8 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 		if err == nil || n == len(msgs) {
 			continue
 		}
+		r.trace(EventHandled, msgs[n], err)
+		r.s.tellFailed(r, &msgs[n], err)
 		if r.check() != nil {
 			return n, ErrLost
 		}

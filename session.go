@@ -28,12 +28,18 @@ type session struct {
 
 	lease atomic.Int64 // core.Time until which ownerships are trusted
 	over  atomic.Bool  // the session has ended: no ownership is good any more
+	plan  atomic.Uint64
+	gen   atomic.Uint64
+	term  atomic.Uint64
+	heard atomic.Int64 // core.Time of the store's last answer
+	mute  atomic.Bool  // it does not answer
 	runs  map[record.ID]*run
 	pace  pacer
 
 	watches map[string]context.CancelFunc
 	roster  *record.Roster
 	ended   bool
+	leaving bool
 	cause   core.Cause
 	refused error     // what the source lists cannot be served: leaving
 	abortAt time.Time // when to end by force what still has not stopped
@@ -162,10 +168,10 @@ func (s *session) drainInbox() {
 func (s *session) bug(b core.Bug) error {
 	s.over.Store(true)
 	for _, r := range s.runs {
-		r.end(true)
+		r.end(true, "a bug")
 	}
 	s.obituary()
-	s.m.emit(Event{Kind: EventCondition, Session: s.id.String(), Because: b.Error()})
+	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: b.Error()}))
 	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
 }
 
@@ -199,7 +205,10 @@ func (s *session) feed(ev core.Event) {
 	now := s.m.clock.now()
 	s.trail.add(now, &ev)
 	acts := s.node.Step(now, ev)
-	s.lease.Store(int64(s.node.Lease()))
+	if was := s.lease.Swap(int64(s.node.Lease())); was != int64(s.node.Lease()) && s.m.cfg.Trace != nil {
+		s.m.trace(s.stamp(Event{Kind: EventLease}))
+	}
+	s.where()
 	for i := range acts {
 		s.do(&acts[i])
 	}
@@ -243,7 +252,7 @@ func (s *session) do(a *core.Action) {
 		s.startRun(a)
 	case core.DoStop, core.DoCancel:
 		if r := s.runs[a.ID]; r != nil && r.token == a.Token {
-			r.end(a.Do == core.DoCancel)
+			s.tellStop(r, a.Do == core.DoCancel)
 		}
 	case core.DoAsk:
 		s.goDo(s.ask)
@@ -335,7 +344,7 @@ func listing(list []Partition) ([]record.Partition, error) {
 // condition tells people something; it changes nothing.
 func (s *session) condition(text string) {
 	s.m.log.Warn(text, "member", s.m.name)
-	s.m.emit(Event{Kind: EventCondition, Session: s.id.String(), Because: text})
+	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: text}))
 }
 
 // trail keeps the newest events, for the day an assertion breaks.

@@ -1,6 +1,8 @@
 package rota
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -10,9 +12,86 @@ import (
 // reason for people.
 
 func (s *session) tell(e Event) {
-	e.Session = s.id.String()
+	e = s.stamp(e)
 	s.m.emit(e)
 	s.m.log.Info(string(e.Kind), "member", s.m.name, "partition", e.Partition, "token", uint64(e.Token), "plan", e.Plan, "because", e.Because)
+}
+
+// stamp says in which session, under which plan and with how much lease left
+// something happened.
+func (s *session) stamp(e Event) Event {
+	e.Session = s.id.String()
+	if e.Plan == 0 {
+		e.Plan = s.plan.Load()
+	}
+	e.Gen, e.Term = s.gen.Load(), s.term.Load()
+	if until := s.lease.Load(); until != 0 {
+		e.Left = core.Time(until).Sub(s.m.clock.now())
+	}
+	return e
+}
+
+// where notes which plan is the newest, for events of other goroutines.
+func (s *session) where() {
+	if p := s.node.Plan(); p != nil {
+		s.plan.Store(p.ID)
+		s.gen.Store(p.Gen)
+		s.term.Store(p.Term)
+	}
+}
+
+// tellStop ends a run and says why: the plan takes it, the member leaves, or
+// the lease is nearly over.
+func (s *session) tellStop(r *run, now bool) {
+	because := "leaving"
+	switch {
+	case now:
+		because = "no lease, or no time left to stop in"
+	case !s.leaving && !r.asked():
+		because = "the plan gives it to another"
+		s.tellRun(EventRevoke, r, "")
+	}
+	r.end(now, because)
+}
+
+// tellFailed: the handler returned an error; the message is tried again, or dead.
+func (s *session) tellFailed(r *run, msg *Message, err error) {
+	s.tell(Event{Kind: EventError, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt, Because: err.Error()})
+}
+
+// trace tells of one message, or of a settlement, to whoever wants to know.
+func (r *run) trace(k EventKind, msg Message, err error) {
+	if r.s.m.cfg.Trace == nil {
+		return
+	}
+	e := Event{Kind: k, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt}
+	if err != nil {
+		e.Because = err.Error()
+	}
+	r.s.m.trace(r.s.stamp(e))
+}
+
+func (r *run) traceAll(k EventKind, msgs []Message, err error) {
+	for i := range msgs {
+		r.trace(k, msgs[i], err)
+	}
+}
+
+// hearStore tells when the store stops answering and when it answers again. A
+// call that began before the last answer and failed after it says nothing new.
+func (s *session) hearStore(ctx context.Context, began core.Time, err error) {
+	switch {
+	case err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound):
+		s.heard.Store(int64(s.m.clock.now()))
+		if s.mute.Swap(false) {
+			s.tell(Event{Kind: EventStoreBack})
+		}
+	case s.ctx.Err() == nil && int64(began) >= s.heard.Load() && !s.mute.Swap(true):
+		if ctx.Err() != nil {
+			err = errors.New("no answer in time")
+		}
+		s.tell(Event{Kind: EventStoreLost, Because: err.Error()})
+	}
 }
 
 func (s *session) tellRun(k EventKind, r *run, because string) {
@@ -53,6 +132,7 @@ func (s *session) note(a *core.Action) {
 	case core.NoteResumed:
 		e.Kind = EventResumed
 	case core.NoteLeaving:
+		s.leaving = true
 		e.Kind = EventLeaving
 	case core.NoteLost:
 		e.Kind = EventStoreLost

@@ -1,0 +1,134 @@
+package rota_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+// notes collects what Config.Trace is told.
+type notes struct {
+	mu  sync.Mutex
+	all []rota.Event
+}
+
+func (n *notes) take(e rota.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, e)
+}
+
+// of are the kinds told about one partition; each run of one kind counts once.
+func (n *notes) of(partition string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for _, e := range n.all {
+		if e.Partition == partition && (len(out) == 0 || out[len(out)-1] != string(e.Kind)) {
+			out = append(out, string(e.Kind))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestTraceTellsEveryMessageAndLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		g := newGroup(t, 1)
+		tries := 0
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Trace = n.take
+			c.Handle = func(context.Context, rota.Message) error {
+				if tries++; tries == 1 {
+					return errors.New("not yet")
+				}
+				return nil
+			}
+		})
+		pass(time.Second)
+		g.src.Publish("q0", []byte("one"))
+		pass(5 * time.Second)
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := n.of("q0"), "grant starting start handle handled error handle handled settled stop drained"; got != want {
+			t.Errorf("told of q0: %s\nwant %s", got, want)
+		}
+		leases := 0
+		for _, e := range n.all {
+			switch e.Kind {
+			case rota.EventLease:
+				leases++
+			case rota.EventError:
+				if e.Because != "not yet" || e.Attempt != 1 || e.Message == "" || e.Token == 0 || e.Gen == 0 || e.Term == 0 || e.Plan == 0 {
+					t.Errorf("the failure is told as %+v", e)
+				}
+			}
+			if e.Partition != "" && (e.Left <= 0 || e.Left > 5*time.Second) {
+				t.Errorf("%s with %v of the lease left", e.Kind, e.Left)
+			}
+		}
+		if leases < 3 {
+			t.Errorf("%d leases in 6 s with a heartbeat every 2 s", leases)
+		}
+	})
+}
+
+func TestTraceTellsARevoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		g := newGroup(t, 2)
+		_, leave1 := g.start("c1", func(c *rota.Config) { c.Trace = n.take })
+		pass(time.Second)
+		_, leave2 := g.start("c2", nil)
+		pass(2 * time.Second)
+		if got := n.of("q0") + "; " + n.of("q1"); strings.Count(got, "revoke stop drained") != 1 {
+			t.Errorf("told: %s", got)
+		}
+		leave2()
+		leave1()
+	})
+}
+
+func TestLeftIsTheRestOfTheLeaseAndZeroAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		net := newWire(g.store)
+		var own rota.Ownership
+		var atEnd time.Duration
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Store, c.Handle = net, nil
+			c.Source = rota.Func([]string{"q0"}, func(ctx context.Context, o rota.Ownership) error {
+				own = o
+				select {
+				case <-o.Stop():
+				case <-ctx.Done():
+				}
+				atEnd = o.Left()
+				return nil
+			})
+		})
+		pass(3 * time.Second)
+		before := own.Left()
+		if before <= 0 || before > 5*time.Second {
+			t.Errorf("%v left while the store answers", before)
+		}
+		net.cut()
+		pass(time.Second)
+		if got := own.Left(); got >= before || got <= 0 {
+			t.Errorf("%v left a second after the cut, %v before", got, before)
+		}
+		pass(5 * time.Second)
+		if atEnd != 0 || own.Left() != 0 {
+			t.Errorf("%v left when it was cancelled, %v after it ended", atEnd, own.Left())
+		}
+		net.heal()
+		leave()
+	})
+}
