@@ -15,9 +15,8 @@ import (
 // equal. Collect from everything that shares the numbers, then Settle, then
 // append.
 type Ranks struct {
-	order map[domain][]uint64
-	rank  map[domain]map[uint64]uint64
-	alike map[domain]map[uint64]uint64
+	order []numbers // of which the order matters
+	alike []numbers // of which only equality matters
 	done  bool
 }
 
@@ -27,28 +26,65 @@ type domain struct {
 	of   uint64
 }
 
+// numbers are those of one domain. There are few of either, so looking through
+// them is quicker than a map.
+type numbers struct {
+	domain
+	all  []uint64
+	rank []uint64 // of the number at the same place, once settled
+}
+
 // NewRanks returns ranks that have collected nothing.
-func NewRanks() *Ranks {
-	return &Ranks{order: map[domain][]uint64{}, rank: map[domain]map[uint64]uint64{}, alike: map[domain]map[uint64]uint64{}}
+func NewRanks() *Ranks { return &Ranks{} }
+
+// Reset forgets everything but the memory.
+func (r *Ranks) Reset() {
+	for i := range r.order {
+		r.order[i].all = r.order[i].all[:0]
+	}
+	for i := range r.alike {
+		r.alike[i].all = r.alike[i].all[:0]
+	}
+	r.done = false
+}
+
+// in finds the numbers of a domain, or makes room for them.
+func in(all *[]numbers, d domain) *numbers {
+	for i := range *all {
+		if (*all)[i].domain == d {
+			return &(*all)[i]
+		}
+	}
+	*all = append(*all, numbers{domain: d})
+	return &(*all)[len(*all)-1]
 }
 
 // Settle ends the collecting. Neighbours stay neighbours; any wider gap becomes
 // a gap of two. Zero stays zero.
 func (r *Ranks) Settle() {
-	for d, all := range r.order {
-		slices.Sort(all)
-		ranks := map[uint64]uint64{0: 0}
+	for i := range r.order {
+		n := &r.order[i]
+		slices.Sort(n.all)
+		n.all = slices.Compact(n.all)
+		n.rank = n.rank[:0]
 		last, rank := uint64(0), uint64(0)
-		for _, v := range all {
-			if v != last {
-				rank += min(v-last, 2)
-				last = v
-				ranks[v] = rank
-			}
+		for _, v := range n.all {
+			rank += min(v-last, 2)
+			last = v
+			n.rank = append(n.rank, rank)
 		}
-		r.rank[d] = ranks
 	}
 	r.done = true
+}
+
+// Token adds a token of partition id.
+func (r *Ranks) Token(id record.ID, t record.Token) { (&encoder{r: r}).token(id, t) }
+
+// AppendToken appends a token of partition id.
+func (r *Ranks) AppendToken(dst []byte, id record.ID, t record.Token) []byte {
+	e := &encoder{dst: dst, r: r}
+	e.token(id, t)
+	return e.dst
 }
 
 // An encoder walks over a state twice: once to collect numbers, once to write.
@@ -81,29 +117,32 @@ func (e *encoder) str(s string) {
 
 // ranked writes a number whose order matters.
 func (e *encoder) ranked(kind byte, of, v uint64) {
-	d := domain{kind, of}
-	if !e.r.done {
-		e.r.order[d] = append(e.r.order[d], v)
+	if v == 0 {
+		e.num(0)
 		return
 	}
-	e.num(e.r.rank[d][v])
+	n := in(&e.r.order, domain{kind, of})
+	if !e.r.done {
+		n.all = append(n.all, v)
+		return
+	}
+	i, _ := slices.BinarySearch(n.all, v)
+	e.num(n.rank[i])
 }
 
-// named writes a number of which only equality matters.
+// named writes a number of which only equality matters: the how manieth it is.
 func (e *encoder) named(kind byte, of, v uint64) {
-	if !e.r.done {
+	if v == 0 || !e.r.done {
+		e.num(0)
 		return
 	}
-	d := domain{kind, of}
-	m := e.r.alike[d]
-	if m == nil {
-		m = map[uint64]uint64{0: 0}
-		e.r.alike[d] = m
+	n := in(&e.r.alike, domain{kind, of})
+	i := slices.Index(n.all, v)
+	if i < 0 {
+		i = len(n.all)
+		n.all = append(n.all, v)
 	}
-	if _, ok := m[v]; !ok {
-		m[v] = uint64(len(m))
-	}
-	e.num(m[v])
+	e.num(uint64(i + 1))
 }
 
 // until writes a deadline: how far off it is, nothing more once it has passed.

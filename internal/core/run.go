@@ -100,10 +100,14 @@ func (n *Node) reconcile() {
 		if h.State != record.Owned || n.hasGivenUp(h.ID) {
 			continue
 		}
+		name := n.nameOf(h.ID)
+		if name == "" && !mutOldRoster {
+			continue // a plan that no roster explains: what an ID means is never guessed
+		}
 		if at, found := n.findRun(h.ID); !found {
 			n.runs = slices.Insert(n.runs, at, run{id: h.ID, token: h.Token, phase: starting})
 			n.own.dirty = true
-			n.do(Action{Do: DoStart, ID: h.ID, Token: h.Token, Name: n.nameOf(h.ID)})
+			n.do(Action{Do: DoStart, ID: h.ID, Token: h.Token, Name: name})
 		}
 	}
 }

@@ -68,6 +68,11 @@ func (n *Node) takeAnswer(ev *Event) bool {
 }
 
 func (n *Node) takeSeen(ev *Event) bool {
+	if n.own.known == 0 {
+		// Until it has joined a session notices no loss of the store, so what it
+		// saw before might be lost: it reads everything once it has.
+		return false
+	}
 	changed := ev.First
 	n.all = n.all || ev.First && ev.Flag && n.watch.All
 	for i := range ev.Entries {
@@ -76,7 +81,7 @@ func (n *Node) takeSeen(ev *Event) bool {
 		case PlanCell:
 			if e.Deleted {
 				n.readPlanSoon()
-			} else if n.own.known > 0 {
+			} else {
 				n.sawPlan(e.Plan, e.Rev)
 			}
 			changed = true
