@@ -1,0 +1,138 @@
+package rotanats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+// Embed keeps records in a folder, by a NATS server that the processes of one
+// host share: the first to come serves it, on a port of 127.0.0.1 that stays the
+// same, the others connect to that one; when it ends, however it ends, another
+// takes over the same data at the same address, within a fraction of a lease.
+// Every write is synced to disk before it is acknowledged.
+//
+// It is good for one host, and as long as that lives. A server that is frozen
+// keeps the folder: then nobody can renew a lease.
+func Embed(dir string, opts ...Option) rota.Store {
+	l := newLink("embed:"+dir, opts)
+	e := &embedded{store: &store{link: l}}
+	l.set.synced = true
+	l.serve, l.lost = e.begin, e.orphaned
+	return e
+}
+
+type embedded struct {
+	*store
+	tasks sync.WaitGroup
+
+	serving sync.Mutex
+	server  *Server // if it is us who serve
+	ended   bool
+}
+
+// How often a folder is asked for while nobody serves it.
+const askEvery = 10 * time.Millisecond
+
+// begin sees to it that somebody serves the folder.
+func (e *embedded) begin() error {
+	f := folder(e.set.folder)
+	for deadline := time.Now().Add(dialTime); ; time.Sleep(askEvery) {
+		err := e.take()
+		late := time.Now().After(deadline)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errTaken) && !late: // the port of one that is about to be gone
+		case !errors.Is(err, errServed):
+			return err
+		default:
+			if conn, derr := f.Dial("tcp", ""); derr == nil {
+				return conn.Close()
+			}
+			if late {
+				n, _ := f.read()
+				return fmt.Errorf("the folder %s is locked by process %d, which does not answer at %s", f, n.Pid, n.Address)
+			}
+		}
+	}
+}
+
+// take serves the folder, if nobody does.
+func (e *embedded) take() error {
+	e.serving.Lock()
+	defer e.serving.Unlock()
+	if e.ended {
+		return errClosed
+	}
+	if e.server != nil {
+		return nil
+	}
+	s, err := serve(folder(e.set.folder), "", e.set, false)
+	if err != nil {
+		return err
+	}
+	e.server = s
+	e.set.log.Info("serving", "folder", e.set.folder, "address", s.Addr())
+	return nil
+}
+
+// orphaned: who served us may be gone.
+func (e *embedded) orphaned() {
+	e.serving.Lock()
+	defer e.serving.Unlock()
+	if !e.ended {
+		e.tasks.Go(e.takeOver)
+	}
+}
+
+// takeOver runs from a disconnect until somebody serves again.
+func (e *embedded) takeOver() {
+	e.link.mu.Lock()
+	back := e.life.back
+	e.link.mu.Unlock()
+	for {
+		if err := e.take(); err == nil {
+			return
+		} else if !errors.Is(err, errServed) && !errors.Is(err, errTaken) {
+			e.set.log.Warn("taking over", "folder", e.set.folder, "err", err)
+		}
+		select {
+		case <-back:
+			return
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// Close gives the folder to another process, if it was ours to serve.
+func (e *embedded) Close() error {
+	e.close()
+	e.serving.Lock()
+	s := e.server
+	e.server, e.ended = nil, true
+	e.serving.Unlock()
+	e.tasks.Wait()
+	if s != nil {
+		return s.Close()
+	}
+	return nil
+}
+
+// Class is B: one server with a durable log.
+func (e *embedded) Class() rota.Class { return rota.ClassB }
+
+// Fresh tells whether this process has just made the folder, so that no group can
+// have forgotten anything in it. It connects.
+func (e *embedded) Fresh(ctx context.Context) (bool, error) {
+	if _, err := e.open(ctx); err != nil {
+		return false, err
+	}
+	e.serving.Lock()
+	defer e.serving.Unlock()
+	return e.server != nil && e.server.fresh, nil
+}

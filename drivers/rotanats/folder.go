@@ -1,0 +1,188 @@
+package rotanats
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	mrand "math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// A folder holds an embedded server: its data, a lock that whoever serves it
+// keeps for as long as it lives, and a note of where it serves.
+type folder string
+
+const (
+	lockFile = "rota.lock"
+	noteFile = "rota.address"
+	dataDir  = "jetstream" // as the server calls it
+)
+
+// note is how the processes of a host find each other. Only who may read the
+// folder may read it, and so connect.
+type note struct {
+	Address string `json:"address"`
+	Token   secret `json:"token"`
+	Open    bool   `json:"open,omitempty"`    // no token is asked for
+	Guarded bool   `json:"guarded,omitempty"` // it asks for more than the token, which only who was told can serve
+	Pid     int    `json:"pid"`               // of the one that serves, or did last
+}
+
+func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+
+func (f folder) read() (note, error) {
+	var n note
+	text, err := os.ReadFile(f.path(noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, fmt.Errorf("nobody has served the folder %s yet", f)
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(text, &n); err != nil || n.Address == "" {
+		return n, fmt.Errorf("%s is not a note of rota's: remove it if no server of this folder runs", f.path(noteFile))
+	}
+	return n, nil
+}
+
+// write replaces the note in one step: others read it at any time.
+func (f folder) write(n note) error {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	tmp := f.path(noteFile + ".new")
+	if err := os.WriteFile(tmp, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, f.path(noteFile))
+}
+
+// Dial connects to whoever serves the folder now, whatever the address said
+// when it was first asked for.
+func (f folder) Dial(network, _ string) (net.Conn, error) {
+	n, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	return net.DialTimeout(network, n.Address, dialTime)
+}
+
+// prepare makes the folder, or sees that it is one of ours.
+func (f folder) prepare() error {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
+		return f.explain(err)
+	}
+	list, err := os.ReadDir(string(f))
+	if err != nil {
+		return f.explain(err)
+	}
+	ours := func(e fs.DirEntry) bool {
+		return slices.Contains([]string{lockFile, noteFile, noteFile + ".new"}, e.Name())
+	}
+	if len(list) > 0 && !slices.ContainsFunc(list, ours) {
+		return fmt.Errorf("the folder %s holds something else (%s): choose one that is empty or does not exist", f, list[0].Name())
+	}
+	return nil
+}
+
+func (f folder) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no permission for the folder %s: choose one that this user may write to (%w)", f, err)
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s is not a folder (%w)", f, err)
+	}
+	return fmt.Errorf("the folder %s: %w", f, err)
+}
+
+// errServed: somebody else has the lock.
+var errServed = errors.New("another process serves it")
+
+// lock takes the folder, or returns errServed. The kernel gives it back when this
+// process ends, however it ends.
+func (f folder) lock() (*os.File, error) {
+	if err := f.prepare(); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(f.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	if err := flock(file); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// address is the note to serve by: the one there is, or a new one. fresh tells
+// that nothing was ever served from here.
+func (f folder) address(listen string) (n note, fresh bool, err error) {
+	n, err = f.read()
+	if err != nil {
+		if _, there := os.Stat(f.path(noteFile)); there == nil {
+			return n, false, err
+		}
+		_, none := os.Stat(f.path(dataDir))
+		fresh = errors.Is(none, fs.ErrNotExist)
+		n = note{Token: secret(rand.Text())}
+	}
+	if listen != "" {
+		n.Address = listen
+	}
+	if n.Address == "" {
+		n.Address, err = freeAddress()
+	} else {
+		err = free(n.Address)
+	}
+	return n, fresh, err
+}
+
+// freeAddress finds a port below those that the kernel gives to outgoing
+// connections. On one of those, a client that keeps dialling a dead server would
+// sooner or later be given that very port and connect to itself.
+func freeAddress() (string, error) {
+	const lowest, highest = 14222, 32000
+	var err error
+	for range 100 {
+		a := fmt.Sprintf("127.0.0.1:%d", lowest+mrand.IntN(highest-lowest))
+		if err = free(a); err == nil {
+			return a, nil
+		}
+	}
+	return "", err
+}
+
+// free tells whether an address can be listened on.
+func free(address string) error {
+	l, err := net.Listen("tcp", address)
+	switch {
+	case err == nil:
+		return l.Close()
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w: %s: another program listens there; stop it, or give another address", errTaken, address)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no permission to listen on %s: choose a port above 1023 (%w)", address, err)
+	}
+	return fmt.Errorf("listen on %s: %w", address, err)
+}
+
+var errTaken = errors.New("the port is taken")
+
+// loopback tells whether an address can be reached from this host alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package rotanats
+
+import (
+	"errors"
+	"os"
+)
+
+// flock: without a lock that ends with its process, two servers could write one
+// folder.
+func flock(*os.File) error {
+	return errors.New("embedding a server needs a system with flock: run one with rota serve and use its nats:// address")
+}

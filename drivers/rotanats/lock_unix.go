@@ -1,0 +1,21 @@
+//go:build unix
+
+package rotanats
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func flock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errServed
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package rotanats
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// A Server is an embedded NATS server that serves a folder. It syncs every write
+// to disk before it is acknowledged.
+type Server struct {
+	ns    *server.Server
+	lock  *os.File
+	note  note
+	fresh bool
+	once  sync.Once
+}
+
+// startTime is how long a server may take to read its data.
+const startTime = 30 * time.Second
+
+// Serve runs the server of a folder, for others to connect to: by Embed and
+// embed:DIR from this host, by nats:// from anywhere. It returns when it serves.
+// listen is HOST:PORT; "" means where it served last, or a free port of
+// 127.0.0.1. Beyond loopback it wants UserPassword or Token, and should have a
+// Certificate. RootCA makes it ask clients for certificates.
+func Serve(dir, listen string, opts ...Option) (*Server, error) {
+	set, err := read("embed:"+dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if listen != "" {
+		host, port, err := net.SplitHostPort(listen)
+		n, perr := strconv.ParseUint(port, 10, 16)
+		if err != nil || perr != nil || n == 0 {
+			return nil, fmt.Errorf("rotanats: listen on %.80q: write HOST:PORT, such as 127.0.0.1:4222", listen)
+		}
+		if host == "" {
+			listen = net.JoinHostPort("0.0.0.0", port)
+		}
+	}
+	s, err := serve(folder(dir), listen, set, true)
+	if errors.Is(err, errServed) {
+		n, _ := folder(dir).read()
+		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already, at %s", dir, n.Pid, n.Address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rotanats: serve: %w", err)
+	}
+	return s, nil
+}
+
+// serve takes the folder and runs its server. told: by someone who knows how
+// clients are to sign in.
+func serve(f folder, listen string, set *settings, told bool) (*Server, error) {
+	lock, err := f.lock()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{lock: lock}
+	if err := s.start(f, listen, set, told); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(f folder, listen string, set *settings, told bool) (err error) {
+	if s.note, s.fresh, err = f.address(listen); err != nil {
+		return err
+	}
+	auth := set.user != "" || set.token != ""
+	switch {
+	case s.note.Guarded && !told:
+		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, s.note.Address)
+	case told && !auth && !loopback(s.note.Address):
+		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", s.note.Address)
+	}
+	if told {
+		s.note.Open, s.note.Guarded = !auth, auth || set.secure
+	}
+	s.note.Pid = os.Getpid()
+	opts, err := s.options(f, set)
+	if err != nil {
+		return err
+	}
+	if err := f.write(s.note); err != nil {
+		return f.explain(err)
+	}
+	if s.ns, err = server.NewServer(opts); err != nil {
+		return err
+	}
+	said := &serverLog{log: set.log}
+	s.ns.SetLoggerV2(said, false, false, false)
+	s.ns.Start()
+	ready := s.ns.ReadyForConnections(startTime)
+	if err := said.failed(); err != nil || !ready {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		return errors.Join(fmt.Errorf("the server of %s did not start", f), err)
+	}
+	return nil
+}
+
+func (s *Server) options(f folder, set *settings) (*server.Options, error) {
+	host, port, err := net.SplitHostPort(s.note.Address)
+	if err != nil {
+		return nil, fmt.Errorf("the address %q in %s: %w", s.note.Address, f.path(noteFile), err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("the address %q in %s: %w", s.note.Address, f.path(noteFile), err)
+	}
+	o := &server.Options{
+		ServerName: "rota-" + port, Host: host, Port: n, NoSigs: true, DisableJetStreamBanner: true,
+		JetStream: true, StoreDir: string(f), SyncAlways: true,
+		MaxPayload: 8 << 20, WriteDeadline: 10 * time.Second,
+	}
+	if !s.note.Open {
+		o.CustomClientAuthentication = &doorman{set, s.note.Token}
+	}
+	if set.secure {
+		if o.TLSConfig, err = set.tlsConfig(); err != nil {
+			return nil, err
+		}
+		o.TLSConfig.ClientCAs, o.TLSTimeout = o.TLSConfig.RootCAs, 5
+		if o.TLSConfig.ClientCAs != nil {
+			o.TLSVerify, o.TLSConfig.ClientAuth = true, tls.RequireAndVerifyClientCert
+		}
+	}
+	return o, nil
+}
+
+// doorman lets in who knows the folder's token, or what Serve was told.
+type doorman struct {
+	set    *settings
+	folder secret
+}
+
+func (d *doorman) Check(c server.ClientAuthentication) bool {
+	same := func(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+	o := c.GetOpts()
+	return same(o.Token, string(d.folder)) || same(o.Token, string(d.set.token)) ||
+		same(o.Password, string(d.set.password)) && same(o.Username, d.set.user)
+}
+
+// Addr is where it serves: HOST:PORT.
+func (s *Server) Addr() string { return s.note.Address }
+
+// URL is its address for clients, without what they sign in with.
+func (s *Server) URL() string { return "nats://" + s.note.Address }
+
+// Fresh tells that it found nothing in the folder: there are no records that
+// could have been forgotten.
+func (s *Server) Fresh() bool { return s.fresh }
+
+// Close ends the server and gives the folder back.
+func (s *Server) Close() error {
+	s.once.Do(func() {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		s.lock.Close()
+	})
+	return nil
+}
+
+// serverLog keeps what the server could not start for.
+type serverLog struct {
+	log *slog.Logger
+	mu  sync.Mutex
+	bad error
+}
+
+func (l *serverLog) failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bad
+}
+
+func (l *serverLog) say(level slog.Level, format string, v []any) {
+	if l.log.Enabled(context.Background(), level) {
+		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...), "from", "nats-server")
+	}
+}
+
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	l.bad = errors.Join(l.bad, fmt.Errorf(format, v...))
+	l.mu.Unlock()
+	l.say(slog.LevelError, format, v)
+}
+func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+func (l *serverLog) Debugf(format string, v ...any)  {}
+func (l *serverLog) Tracef(format string, v ...any)  {}

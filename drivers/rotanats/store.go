@@ -1,0 +1,436 @@
+package rotanats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+)
+
+// Store keeps records in a bucket of a NATS server or cluster, at an address like
+//
+//	nats://host:4222,host:4222?bucket=rota&replicas=3&sync=always
+//	tls://user:password@host?ca=ca.pem
+//
+// The bucket is made when it is first used. It connects then, too: an address
+// that is wrong is an error of the first call.
+func Store(address string, opts ...Option) rota.Store {
+	l := newLink(address, opts)
+	if l.bad == nil && l.set.folder != "" {
+		return Embed(l.set.folder, opts...)
+	}
+	return &store{link: l}
+}
+
+// Check tells what is wrong with an address, without connecting to it.
+func Check(address string, opts ...Option) error {
+	_, err := read(address, opts)
+	return err
+}
+
+// store is a rota.Store on one link.
+type store struct {
+	*link
+	mu     sync.Mutex
+	bucket *bucket // as the server has it; nil until it was looked at
+}
+
+// A bucket is what the server says of ours.
+type bucket struct {
+	replicas int
+	memory   bool
+	marks    bool // deletion marks may have an end
+}
+
+// What the server answers.
+const (
+	codeNoMessage     = 10037
+	codeNoStream      = 10059
+	codeStreamExists  = 10058
+	codeWrongSequence = 10071
+	codeWrongInFlight = 10164 // another write of the key is on its way through the replicas
+)
+
+// Headers of a write.
+const (
+	headerExpected  = "Nats-Expected-Last-Subject-Sequence"
+	headerSequence  = "Nats-Sequence"
+	headerOperation = "KV-Operation"
+	headerTTL       = "Nats-TTL"
+)
+
+// markTime is how long the mark of a deletion stays. Nothing depends on it: a
+// key without a mark is as absent as one with it. Without an end each session
+// there ever was would leave one.
+const markTime = time.Hour
+
+func (s *store) stream() string { return "KV_" + s.set.bucket }
+
+// subject is where a key is written. Slashes become dots, so that a prefix can
+// be subscribed to; keys have no dots.
+func (s *store) subject(key string) string {
+	return "$KV." + s.set.bucket + "." + strings.ReplaceAll(key, "/", ".")
+}
+
+// echo is where the server repeats what it has accepted. The subject itself
+// carries also what will be refused.
+func (s *store) echo(key string) string {
+	return "_rota." + s.set.bucket + "." + strings.ReplaceAll(key, "/", ".")
+}
+
+func (s *store) key(subject string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(subject, "$KV."+s.set.bucket+"."), ".", "/")
+}
+
+// checkKey refuses what would be another subject than meant.
+func checkKey(key string) error {
+	if key == "" || len(key) > 128 || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") || strings.Contains(key, "//") ||
+		strings.IndexFunc(key, func(r rune) bool {
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '/')
+		}) >= 0 {
+		return fmt.Errorf("rotanats: key %.140q: use A-Z, a-z, 0-9, _, - and single slashes between, at most 128 bytes", key)
+	}
+	return nil
+}
+
+func (s *store) Get(ctx context.Context, key string) (rota.Entry, error) {
+	if err := checkKey(key); err != nil {
+		return rota.Entry{}, err
+	}
+	if _, err := s.open(ctx); err != nil {
+		return rota.Entry{}, err
+	}
+	e, err := s.get(ctx, key)
+	if err == nil && e.Deleted {
+		err = rota.ErrNotFound
+	}
+	if err != nil {
+		return rota.Entry{}, err
+	}
+	return e, nil
+}
+
+// get asks the stream's leader, which has applied all it has acknowledged; a
+// direct get would ask any replica. It shows the mark of a deletion too, at the
+// mark's revision.
+func (s *store) get(ctx context.Context, key string) (rota.Entry, error) {
+	var got struct {
+		answer
+		Message struct {
+			Seq  uint64 `json:"seq"`
+			Hdrs []byte `json:"hdrs"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	err := s.ask(ctx, "STREAM.MSG.GET."+s.stream(), map[string]string{"last_by_subj": s.subject(key)}, &got)
+	switch code(err) {
+	case 0:
+	case codeNoMessage:
+		return rota.Entry{}, rota.ErrNotFound
+	case codeNoStream:
+		s.forget()
+	}
+	if err != nil {
+		return rota.Entry{}, fmt.Errorf("get %s: %w", key, err)
+	}
+	e := rota.Entry{Key: key, Value: got.Message.Data, Rev: rota.Rev(got.Message.Seq)}
+	if len(got.Message.Hdrs) > 0 {
+		h, err := nats.DecodeHeadersMsg(got.Message.Hdrs)
+		if err != nil {
+			return rota.Entry{}, fmt.Errorf("get %s: its headers: %w", key, err)
+		}
+		e.Deleted = h.Get(headerOperation) != ""
+	}
+	return e, nil
+}
+
+func (s *store) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	if _, err := s.open(ctx); err != nil {
+		return 0, err
+	}
+	rev, err := s.write(ctx, key, value, prev, nil)
+	// A key that was deleted is at the revision of its mark, and at none once the
+	// mark has run out: so this may come out either way, but not for ever.
+	for range 3 {
+		if prev != 0 || !errors.Is(err, rota.ErrConflict) {
+			break
+		}
+		mark, lerr := s.get(ctx, key)
+		switch {
+		case errors.Is(lerr, rota.ErrNotFound):
+			mark = rota.Entry{Deleted: true}
+		case lerr != nil:
+			return 0, lerr
+		}
+		if !mark.Deleted {
+			break
+		}
+		rev, err = s.write(ctx, key, value, mark.Rev, nil)
+	}
+	return rev, err
+}
+
+func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	b, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if prev == 0 {
+		return rota.ErrConflict // it has none, or another
+	}
+	h := nats.Header{headerOperation: {"DEL"}}
+	if b.marks {
+		h.Set(headerTTL, markTime.String())
+	}
+	_, err = s.write(ctx, key, nil, prev, h)
+	return err
+}
+
+// write is one compare-and-set. Only the two refusals are known to have changed
+// nothing.
+func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
+	msg := nats.NewMsg(s.subject(key))
+	msg.Data = value
+	if h != nil {
+		msg.Header = h
+	}
+	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
+	r, err := s.request(ctx, msg)
+	if errors.Is(err, nats.ErrNoResponders) {
+		s.forget() // no stream, or no leader of it
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", key, err)
+	}
+	var ack struct {
+		answer
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(r.Data, &ack); err != nil {
+		return 0, fmt.Errorf("write %s: the answer: %w", key, err)
+	}
+	switch code(ack.err()) {
+	case codeWrongSequence, codeWrongInFlight:
+		return 0, rota.ErrConflict
+	}
+	if err := ack.err(); err != nil {
+		return 0, fmt.Errorf("write %s: %w", key, err)
+	}
+	if ack.Stream != s.stream() || ack.Seq == 0 {
+		return 0, fmt.Errorf("write %s: stream %q acknowledged it at %d, want %s", key, ack.Stream, ack.Seq, s.stream())
+	}
+	return rota.Rev(ack.Seq), nil
+}
+
+// answer is what begins every answer of JetStream.
+type answer struct {
+	Error *jetstream.APIError `json:"error"`
+}
+
+func (a *answer) err() error {
+	if a.Error == nil {
+		return nil
+	}
+	return a.Error
+}
+
+// code is JetStream's own number of an error, 0 if it is not one of its errors.
+func code(err error) int {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return int(api.ErrorCode)
+	}
+	return 0
+}
+
+// ask puts a question to JetStream.
+func (l *link) ask(ctx context.Context, verb string, question, to any) error {
+	msg := nats.NewMsg("$JS.API." + verb)
+	if question != nil {
+		var err error
+		if msg.Data, err = json.Marshal(question); err != nil {
+			return err
+		}
+	}
+	r, err := l.request(ctx, msg)
+	if err != nil {
+		return err
+	}
+	var a answer
+	if err := json.Unmarshal(r.Data, &a); err != nil {
+		return fmt.Errorf("the answer to %s: %w", verb, err)
+	}
+	if err := a.err(); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(r.Data, to); err != nil {
+		return fmt.Errorf("the answer to %s: %w", verb, err)
+	}
+	return nil
+}
+
+// streamInfo is what a stream's leader tells of it.
+type streamInfo struct {
+	Config  jetstream.StreamConfig `json:"config"`
+	Created time.Time              `json:"created"`
+	State   struct {
+		Subjects map[string]uint64 `json:"subjects"`
+	} `json:"state"`
+	Cluster *struct {
+		Name        string     `json:"name"`
+		RaftGroup   string     `json:"raft_group"`
+		Leader      string     `json:"leader"`
+		LeaderSince *time.Time `json:"leader_since"`
+	} `json:"cluster"`
+	Total  int `json:"total"`
+	Offset int `json:"offset"`
+	Limit  int `json:"limit"`
+}
+
+// open looks at the bucket, and makes it if there is none.
+func (s *store) open(ctx context.Context) (*bucket, error) {
+	s.mu.Lock()
+	b := s.bucket
+	s.mu.Unlock()
+	if b != nil {
+		return b, ctx.Err()
+	}
+	var info streamInfo
+	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
+	if code(err) == codeNoStream {
+		err = s.make(ctx, &info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", s.set.bucket, err)
+	}
+	if err := s.suits(&info.Config); err != nil {
+		return nil, err
+	}
+	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL}
+	s.mu.Lock()
+	s.bucket = b
+	s.mu.Unlock()
+	return b, nil
+}
+
+// forget makes the next call look at the bucket again.
+func (s *store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bucket = nil
+}
+
+// make creates the bucket as NATS's own clients would, but without direct gets,
+// and with an echo.
+func (s *store) make(ctx context.Context, info *streamInfo) error {
+	nc, _, err := s.conn(ctx)
+	if err != nil {
+		return err
+	}
+	c := jetstream.StreamConfig{
+		Name: s.stream(), Subjects: []string{"$KV." + s.set.bucket + ".>"}, Description: "records of rota",
+		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
+		RePublish: &jetstream.RePublish{Source: "$KV." + s.set.bucket + ".>", Destination: "_rota." + s.set.bucket + ".>"},
+		Replicas:  s.set.replicas,
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+		if nc.ConnectedClusterName() != "" {
+			c.Replicas = 3
+		}
+	}
+	err = s.ask(ctx, "STREAM.CREATE."+c.Name, c, info)
+	if code(err) == codeStreamExists { // somebody else was quicker, with other settings
+		return s.ask(ctx, "STREAM.INFO."+c.Name, nil, info)
+	}
+	if code(err) != 0 && c.Replicas > 1 {
+		return fmt.Errorf("make it with %d replicas: %w; a cluster with fewer servers wants replicas=1", c.Replicas, err)
+	}
+	return err
+}
+
+// suits refuses a bucket that would lose records, or not tell of changes.
+func (s *store) suits(c *jetstream.StreamConfig) error {
+	wrong := ""
+	switch {
+	case c.MaxAge > 0:
+		wrong = fmt.Sprintf("it lets records expire after %v", c.MaxAge)
+	case c.Discard != jetstream.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):
+		wrong = "it drops old records when it is full"
+	case c.Mirror != nil || len(c.Sources) > 0:
+		wrong = "it is a copy of another"
+	case c.RePublish == nil || c.RePublish.Destination != "_rota."+s.set.bucket+".>" || c.RePublish.HeadersOnly:
+		wrong = "it was not made by rota and does not repeat changes on _rota." + s.set.bucket + ".>"
+	default:
+		return nil
+	}
+	return fmt.Errorf("rotanats: bucket %s does not suit: %s; choose another with bucket=NAME, and rota makes it", s.set.bucket, wrong)
+}
+
+func (s *store) Close() error {
+	s.close()
+	return nil
+}
+
+// Class is what SyncAlways allows to say: B until the number of replicas is
+// known, for it is that at least.
+func (s *store) Class() rota.Class {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.bad != nil || !s.set.synced || s.bucket != nil && s.bucket.memory:
+		return rota.ClassC
+	case s.bucket != nil && s.bucket.replicas >= 3:
+		return rota.ClassA
+	}
+	return rota.ClassB
+}
+
+// Identity names the stream and its leader's term; of a stream that is not
+// replicated, the start of its server, which a restore cannot do without.
+func (s *store) Identity(ctx context.Context) (string, error) {
+	if _, err := s.open(ctx); err != nil {
+		return "", err
+	}
+	var info streamInfo
+	if err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info); err != nil {
+		return "", fmt.Errorf("identity: %w", err)
+	}
+	id := info.Created.UTC().Format(time.RFC3339Nano)
+	c := info.Cluster
+	switch {
+	case c == nil:
+	case c.LeaderSince != nil:
+		return fmt.Sprintf("%s %s since %s", id, c.Leader, c.LeaderSince.UTC().Format(time.RFC3339Nano)), nil
+	case c.Name != "":
+		return id + " " + c.Leader, nil // on some server of a cluster, maybe not the one we talk to
+	}
+	nc, _, err := s.conn(ctx)
+	if err != nil {
+		return "", err
+	}
+	return id + " " + nc.ConnectedServerId(), nil
+}
+
+// String names the server without secrets.
+func (s *store) String() string { return fmt.Sprintf("%v bucket %s", s.set, s.set.bucket) }
+
+// Format keeps secrets out of every verb.
+func (s *store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }

@@ -1,0 +1,97 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/servers"
+)
+
+// A RealServer is a server that was started for one test and is gone after it:
+// what WithServer takes. Drivers do not import internal/servers themselves.
+type RealServer = servers.Server
+
+// These start a real server. One that is not installed skips the test, with one
+// line that says how to install it; with ROTA_REQUIRE_REAL=1 it fails the test.
+func StartRedis(t testing.TB) *RealServer     { return startOne(t, servers.Redis) }
+func StartEtcd(t testing.TB) *RealServer      { return startOne(t, servers.Etcd) }
+func StartZooKeeper(t testing.TB) *RealServer { return startOne(t, servers.ZooKeeper) }
+func StartRabbitMQ(t testing.TB) *RealServer  { return startOne(t, servers.RabbitMQ) }
+func StartActiveMQ(t testing.TB) *RealServer  { return startOne(t, servers.ActiveMQ) }
+
+// StartNATS runs the server that test/go.mod names as a tool.
+func StartNATS(t testing.TB) *RealServer {
+	return startOne(t, func(ctx context.Context) (*RealServer, error) {
+		bin, err := natsServer()
+		if err != nil {
+			return nil, err
+		}
+		return servers.NATS(ctx, bin)
+	})
+}
+
+// StartNATSCluster runs n of them as one cluster.
+func StartNATSCluster(t testing.TB, n int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		bin, err := natsServer()
+		if err != nil {
+			return nil, err
+		}
+		return servers.NATSCluster(ctx, bin, n)
+	})
+}
+
+// natsServer builds nats-server, or finds it in the build cache.
+var natsServer = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("go", "tool", "-n", "nats-server")
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go tool -n nats-server: %w\n%s", err, &complaint)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+func startOne(t testing.TB, start func(context.Context) (*RealServer, error)) *RealServer {
+	t.Helper()
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		s, err := start(ctx)
+		return []*RealServer{s}, err
+	})[0]
+}
+
+func startAll(t testing.TB, start func(context.Context) ([]*RealServer, error)) []*RealServer {
+	t.Helper()
+	begun := time.Now()
+	list, err := start(t.Context())
+	var m *servers.Missing
+	if errors.As(err, &m) {
+		if os.Getenv("ROTA_REQUIRE_REAL") == "1" {
+			t.Fatalf("MISSING %v", m)
+		}
+		t.Skipf("SKIP %v", m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s is ready after %v", list[0].Name, time.Since(begun).Round(time.Millisecond))
+	t.Cleanup(func() {
+		for _, s := range list {
+			if t.Failed() {
+				t.Logf("the log of %s ends with:\n%s", s.Name, s.Tail())
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return list
+}
