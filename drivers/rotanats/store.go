@@ -201,9 +201,36 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 	return err
 }
 
-// write is one compare-and-set. Only the two refusals are known to have changed
-// nothing.
+// write is one compare-and-set. A replicated stream also refuses a write for
+// being too quick: the one before it is applied and acknowledged, but its leader
+// has not taken it off the list of those under way. Nothing was begun then, so
+// asking again cannot write twice; whether it was a conflict, a read tells.
 func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		rev, err := s.writeOnce(ctx, key, value, prev, h)
+		if !errors.Is(err, errInFlight) {
+			return rev, err
+		}
+		now, err := s.get(ctx, key)
+		if err != nil && !errors.Is(err, rota.ErrNotFound) {
+			return 0, err
+		}
+		if now.Rev != prev {
+			return 0, rota.ErrConflict
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, s.explain(ctx.Err())
+		}
+	}
+}
+
+// errInFlight: refused for being too quick.
+var errInFlight = errors.New("rotanats: another write of the key is under way")
+
+// writeOnce asks once. Only the two refusals are known to have changed nothing.
+func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
 	msg := nats.NewMsg(s.subject(key))
 	msg.Data = value
 	if h != nil {
@@ -226,8 +253,10 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 		return 0, fmt.Errorf("write %s: the answer: %w", key, err)
 	}
 	switch code(ack.err()) {
-	case codeWrongSequence, codeWrongInFlight:
+	case codeWrongSequence:
 		return 0, rota.ErrConflict
+	case codeWrongInFlight:
+		return 0, errInFlight
 	}
 	if err := ack.err(); err != nil {
 		return 0, fmt.Errorf("write %s: %w", key, err)

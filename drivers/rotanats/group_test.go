@@ -1,0 +1,210 @@
+package rotanats_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// TestMain turns the test into the process that serves a folder, if it was
+// started as that: only another process can be killed.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("ROTANATS_TEST_SERVE"); dir != "" {
+		s := rotanats.Embed(dir)
+		if _, err := s.Put(context.Background(), "host", nil, 0); err != nil && err != rota.ErrConflict {
+			os.Stdout.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		os.Stdout.WriteString("ready\n")
+		os.Stdin.Read(make([]byte, 1)) // until the test closes it, in whatever way
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// host starts a process that uses a folder, and serves it if it is the first.
+func host(t testing.TB, dir string) (kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ROTANATS_TEST_SERVE="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		cmd.Process.Kill()
+		in.Close()
+		cmd.Wait()
+	})
+	t.Cleanup(kill)
+	line := make([]byte, 200)
+	n, err := out.Read(line)
+	if err != nil || string(line[:n]) != "ready\n" {
+		t.Fatalf("the process that serves %s says %q, %v", dir, line[:n], err)
+	}
+	return kill
+}
+
+func TestGroupEmbedded(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+}
+
+// TestGroupEmbeddedWhileHostsDie kills the process that serves, again and again:
+// each time another takes over, and no lease is lost over it.
+func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	kill := host(t, dir)
+	deaths := 0
+	during(t, func(rest func(time.Duration) bool) {
+		for rest(1500 * time.Millisecond) {
+			next := host(t, dir) // waits behind the one that serves
+			kill()
+			kill = next
+			deaths++
+		}
+	}, func() {
+		rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+	})
+	if deaths < 3 {
+		t.Errorf("%d hosts died meanwhile, want 3 or more", deaths)
+	}
+}
+
+func TestGroupOneServer(t *testing.T) {
+	t.Parallel()
+	s := rotatest.StartNATS(t)
+	rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL() + "?sync=always") })
+}
+
+func TestGroupOneServerKilled(t *testing.T) {
+	t.Parallel()
+	s := rotatest.StartNATS(t)
+	kills := 0
+	during(t, func(rest func(time.Duration) bool) {
+		for rest(1500 * time.Millisecond) {
+			if err := s.Kill(); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Start(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+			kills++
+		}
+	}, func() {
+		rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL() + "?sync=always") })
+	})
+	if kills < 3 {
+		t.Errorf("%d kills meanwhile, want 3 or more", kills)
+	}
+}
+
+// TestGroupCluster also kills and restarts followers of the bucket's stream, one
+// after the other. A leader's death is another matter: NATS takes up to 9 s to
+// elect the next, longer than the lease.
+func TestGroupCluster(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	open := func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }
+	t.Run("at rest", func(t *testing.T) { rotatest.Group(t, open) })
+	t.Run("while followers die", func(t *testing.T) {
+		kills := 0
+		during(t, func(rest func(time.Duration) bool) {
+			for rest(300 * time.Millisecond) {
+				n := c.follower(t, kills)
+				if err := n.Kill(); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := n.Start(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := n.Ready(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				kills++
+			}
+		}, func() { rotatest.Group(t, open) })
+		if kills < 2 {
+			t.Errorf("%d kills meanwhile, want 2 or more", kills)
+		}
+	})
+}
+
+// follower is one of the servers that do not lead the bucket's stream.
+func (c *cluster) follower(t testing.TB, i int) *rotatest.RealServer {
+	leader := c.leader(t)
+	names := []string{"n1", "n2", "n3"}
+	for k := range names {
+		if at := (i + k) % len(names); names[at] != leader {
+			return c.nodes[at]
+		}
+	}
+	panic("unreachable")
+}
+
+// leader names the server that leads the bucket's stream.
+func (c *cluster) leader(t testing.TB) string {
+	nc, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, "KV_rota")
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return s.CachedInfo().Cluster.Leader
+}
+
+// during runs trouble while f runs. rest waits, and tells whether to go on.
+func during(t testing.TB, trouble func(rest func(time.Duration) bool), f func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		trouble(func(d time.Duration) bool {
+			select {
+			case <-done:
+				return false
+			case <-time.After(d):
+				return true
+			}
+		})
+	})
+	defer wg.Wait()
+	defer close(done)
+	f()
+}
