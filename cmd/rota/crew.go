@@ -29,16 +29,16 @@ type crew struct {
 	say   func(time.Duration, string)
 
 	mu    sync.Mutex
-	hands []*hand
+	hands []*deckhand
 	heard []event
 }
 
-// A hand is one member of the crew.
-type hand struct {
+// A deckhand is one member of the crew.
+type deckhand struct {
 	c       *crew
 	name    string
 	m       *rota.Member
-	line    *line
+	line    *wire
 	leave   context.CancelFunc
 	up      atomic.Bool
 	gone    chan struct{} // killed
@@ -133,13 +133,13 @@ func (c *crew) hear(format string, args ...any) {
 	c.heard = append(c.heard, event{time.Since(c.began).Round(time.Millisecond), fmt.Sprintf(format, args...)})
 }
 
-func (c *crew) all() []*hand {
+func (c *crew) all() []*deckhand {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.hands)
 }
 
-func (c *crew) find(name string) *hand {
+func (c *crew) find(name string) *deckhand {
 	for _, h := range c.all() {
 		if h.name == name && h.up.Load() {
 			return h
@@ -161,7 +161,7 @@ func (c *crew) nameOf(session string) string {
 
 // Join starts a member.
 func (c *crew) Join(name string) {
-	h := &hand{c: c, name: name, line: &line{Store: c.store, broken: make(chan struct{})}, gone: make(chan struct{}), owns: map[string]rota.Token{}}
+	h := &deckhand{c: c, name: name, line: &wire{Store: c.store, broken: make(chan struct{})}, gone: make(chan struct{}), owns: map[string]rota.Token{}}
 	m, err := rota.New(rota.Config{Group: "up", Store: h.line, Source: h, Name: name, NewGroup: true, Orphan: time.Minute,
 		Handle: func(context.Context, rota.Message) error { h.handled.Add(1); return nil },
 		Abort:  func(err error) { c.hear("%s would end its process now: %v", name, err) }})
@@ -205,7 +205,7 @@ func ending(err error) string {
 	return err.Error()
 }
 
-func (h *hand) tell(e rota.Event) {
+func (h *deckhand) tell(e rota.Event) {
 	c := h.c
 	switch e.Kind {
 	case rota.EventLeader:
@@ -306,13 +306,13 @@ func (c *crew) Owners() []string {
 	return out
 }
 
-// Partitions and Consume make a hand a source: the crew's queues, with a look at
+// Partitions and Consume make a deckhand a source: the crew's queues, with a look at
 // what is owned.
-func (h *hand) Partitions(ctx context.Context) ([]rota.Partition, error) {
+func (h *deckhand) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return h.c.queue.Partitions(ctx)
 }
 
-func (h *hand) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+func (h *deckhand) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.c.wg.Go(func() {
@@ -339,8 +339,8 @@ func (h *hand) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	return err
 }
 
-// line is a member's way to the store, which can be cut.
-type line struct {
+// wire is a member's way to the store, which can be cut.
+type wire struct {
 	rota.Store
 	mu     sync.Mutex
 	isCut  bool
@@ -349,7 +349,7 @@ type line struct {
 
 var errCut = errors.New("cut off from the store")
 
-func (l *line) cut() {
+func (l *wire) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isCut {
@@ -358,7 +358,7 @@ func (l *line) cut() {
 	}
 }
 
-func (l *line) heal() {
+func (l *wire) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isCut {
@@ -366,7 +366,7 @@ func (l *line) heal() {
 	}
 }
 
-func (l *line) state() (cut bool, broken chan struct{}) {
+func (l *wire) state() (cut bool, broken chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isCut, l.broken
@@ -374,7 +374,7 @@ func (l *line) state() (cut bool, broken chan struct{}) {
 
 // reach waits for nothing in vain: a request of a member that is cut off does
 // not come back before its caller gives up.
-func (l *line) reach(ctx context.Context) error {
+func (l *wire) reach(ctx context.Context) error {
 	if cut, _ := l.state(); !cut {
 		return nil
 	}
@@ -382,28 +382,28 @@ func (l *line) reach(ctx context.Context) error {
 	return errCut
 }
 
-func (l *line) Get(ctx context.Context, key string) (rota.Entry, error) {
+func (l *wire) Get(ctx context.Context, key string) (rota.Entry, error) {
 	if err := l.reach(ctx); err != nil {
 		return rota.Entry{}, err
 	}
 	return l.Store.Get(ctx, key)
 }
 
-func (l *line) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+func (l *wire) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
 	if err := l.reach(ctx); err != nil {
 		return 0, err
 	}
 	return l.Store.Put(ctx, key, value, prev)
 }
 
-func (l *line) Delete(ctx context.Context, key string, prev rota.Rev) error {
+func (l *wire) Delete(ctx context.Context, key string, prev rota.Rev) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
 	return l.Store.Delete(ctx, key, prev)
 }
 
-func (l *line) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
+func (l *wire) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	return func(yield func([]rota.Entry, error) bool) {
 		cut, broken := l.state()
 		if cut {
@@ -436,4 +436,4 @@ func (l *line) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry,
 }
 
 // Class is the store's.
-func (l *line) Class() rota.Class { return rota.ClassB }
+func (l *wire) Class() rota.Class { return rota.ClassB }

@@ -21,14 +21,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes. A mistake on the command line has its own (sysexits' EX_USAGE),
-// so that scripts can tell it from work that went wrong.
-const (
-	exitFailed      = 1
-	exitUsage       = 64
-	exitInterrupted = 130 // as a shell reports Ctrl-C
-)
-
 // A silentExit ends with a code and without a message: what there is to say has
 // been said.
 type silentExit int
@@ -53,6 +45,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return int(code)
 	}
 	fmt.Fprintf(stderr, "rota: %v\n", err)
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
+	}
 	if _, usage := errors.AsType[usageError](err); usage || !began {
 		return exitUsage
 	}
@@ -80,9 +75,13 @@ act on a partition, and none is idle for longer than it must be.`,
 	})
 	root.AddCommand(
 		upCmd(),
+		runCmd(),
+		checkCmd(),
 		simCmd(),
+		watchdogCmd(),
 		versionCmd(),
 	)
+	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -112,6 +111,9 @@ func prepare(cmd *cobra.Command, began func()) {
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			began()
+			if err := applySettings(cmd); err != nil {
+				return err
+			}
 			return do(cmd, args)
 		}
 	}

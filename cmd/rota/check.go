@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/spf13/cobra"
+)
+
+func checkCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Judge a history: the event files of a group's members",
+		Long: `Check reads what members wrote with --events and says whether every promise was
+kept: no two sessions ran one partition at a time with a valid lease, tokens grew
+with every owner, one token belonged to one session, each grant was started once,
+no handler was called and nothing settled without a lease, messages of one ownership
+were handled in order, and no two leaders had one term. With --trace there is more
+to judge. Give it the files of all members: it cannot see what nobody wrote.
+
+Files are compared by their machine's clock (boot_ns), so they must come from one
+machine that was not restarted meanwhile.
+
+Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
+		Example: `  rota run --events c1.jsonl --trace …    on each member
+  rota check *.jsonl`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			var lines []seen
+			for _, file := range files {
+				got, err := readLines(file)
+				if err != nil {
+					return err
+				}
+				lines = append(lines, got...)
+			}
+			v := judgeLines(lines)
+			fmt.Fprintln(cmd.OutOrStdout(), v.summary(len(files)))
+			for _, w := range v.wrong {
+				fmt.Fprintln(cmd.OutOrStdout(), w)
+			}
+			if len(v.wrong) > 0 {
+				return silentExit(exitFailed)
+			}
+			return nil
+		},
+	}
+}
+
+// A seen line knows where it stood.
+type seen struct {
+	line
+	file string
+	at   int
+}
+
+func (s *seen) where() string { return fmt.Sprintf("%s:%d", s.file, s.at) }
+
+// maxLine is the longest event line there may be: names are short.
+const maxLine = 1 << 20
+
+func readLines(file string) ([]seen, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, maxLine)
+	var out []seen
+	for n := 1; ; n++ {
+		b, err := r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return nil, usagef("%s:%d: longer than %d bytes: not an event line", file, n, maxLine)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, usageError{err}
+		}
+		last := err != nil
+		if len(bytes.TrimSpace(b)) > 0 {
+			l, err := parseLine(b)
+			switch {
+			case err == nil:
+				out = append(out, seen{l, file, n})
+			case last: // cut short: its member was killed while it wrote
+			default:
+				return nil, usagef("%s:%d: %v", file, n, err)
+			}
+		}
+		if last {
+			return out, nil
+		}
+	}
+}
+
+// parseLine decodes one event line and refuses what it could not judge.
+func parseLine(b []byte) (l line, err error) {
+	if err := json.Unmarshal(b, &l); err != nil {
+		return l, fmt.Errorf("not an event line: %w", err)
+	}
+	switch {
+	case l.V != lineVersion:
+		return l, fmt.Errorf("an event line of version %d; this rota knows version %d", l.V, lineVersion)
+	case l.Event == "":
+		return l, errors.New("an event line without an event")
+	case l.Boot < 0 || l.Lease < 0:
+		return l, errors.New("a time before the machine started")
+	case aboutPartition[l.Event] && (l.Partition == "" || l.Token == 0 || l.Session == ""):
+		return l, fmt.Errorf("%s without its partition, token or session", l.Event)
+	}
+	return l, nil
+}
+
+// aboutPartition are the events of one ownership. accept and refuse are a sink's.
+var aboutPartition = map[string]bool{
+	"grant": true, "starting": true, "start": true, "revoke": true, "stop": true, "drained": true,
+	"handle": true, "handled": true, "settled": true, "refused": true, "accept": true, "refuse": true,
+}
+
+// A finding is what came of a history.
+type finding struct {
+	wrong      []string
+	lines      int
+	sessions   int
+	partitions int
+	owned      int // ownerships
+	open       int // of which nobody told the end
+	messages   int
+	missed     int
+}
+
+func (v *finding) summary(files int) string {
+	out := fmt.Sprintf("%s, %s, %s: %s of %s by %s",
+		count(files, "file"), count(v.lines, "line"), well(len(v.wrong)), count(v.owned, "ownership"), count(v.partitions, "partition"), count(v.sessions, "session"))
+	if v.messages > 0 {
+		out += ", " + count(v.messages, "message") + " handled"
+	}
+	if v.open > 0 {
+		out += fmt.Sprintf("; %d without an end on record: killed, or still running", v.open)
+	}
+	if v.missed > 0 {
+		out += fmt.Sprintf("; %d events were never written, so this is not the whole history", v.missed)
+	}
+	return out
+}
+
+func well(wrong int) string {
+	if wrong == 0 {
+		return "all well"
+	}
+	return count(wrong, "broken promise")
+}
+
+// ownership is one token of one partition in one session's hands.
+type ownership struct {
+	partition, session string
+	token              uint64
+}
+
+// judgeLines gives the lines to the checkers that also judge simulated runs, and
+// asks what only files can show.
+func judgeLines(lines []seen) *finding {
+	slices.SortStableFunc(lines, func(a, b seen) int {
+		if a.Boot != b.Boot {
+			return int(min(max(a.Boot-b.Boot, -1), 1))
+		}
+		return 0
+	})
+	j := &judge{who: map[string]int32{}, part: map[string]int32{}, ends: map[ownership]*seen{}, lease: map[string]int64{},
+		leaders: map[uint64]*seen{}, order: map[ownership]uint64{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
+	for i := range lines {
+		l := &lines[i]
+		if l.Event == "drained" {
+			j.ends[ownership{l.Partition, l.Session, l.Token}] = l
+		}
+		j.number(l)
+	}
+	j.chk.Who, j.chk.Part = j.whoName, j.partName
+	j.chk.Reset(len(j.names), len(j.parts))
+	j.v.lines, j.v.sessions, j.v.partitions = len(lines), len(j.names), len(j.parts)
+	for i := range lines {
+		j.take(&lines[i])
+	}
+	for own := range j.runs {
+		if j.ends[own] == nil {
+			j.v.open++
+		}
+	}
+	return &j.v
+}
+
+type judge struct {
+	v       finding
+	chk     check.Checker
+	broken  bool
+	who     map[string]int32
+	part    map[string]int32
+	names   []string // by who
+	parts   []string
+	ends    map[ownership]*seen // where it had stopped
+	lease   map[string]int64    // by session, as far as known
+	leaders map[uint64]*seen    // by term
+	order   map[ownership]uint64
+	owners  map[string]map[uint64]string // partition → token → session
+	runs    map[ownership]int
+}
+
+func (j *judge) number(l *seen) {
+	if _, ok := j.who[l.Session]; !ok && l.Session != "" {
+		j.who[l.Session] = int32(len(j.names))
+		j.names = append(j.names, l.Member+" ("+l.Session+")")
+	}
+	if _, ok := j.part[l.Partition]; !ok && aboutPartition[l.Event] {
+		j.part[l.Partition] = int32(len(j.parts))
+		j.parts = append(j.parts, l.Partition)
+	}
+}
+
+func (j *judge) whoName(n int32) string {
+	if n < 0 {
+		return "nobody"
+	}
+	return j.names[n]
+}
+
+func (j *judge) partName(n int32) string { return j.parts[n] }
+
+func (j *judge) complain(l *seen, format string, args ...any) {
+	j.v.wrong = append(j.v.wrong, l.where()+": "+fmt.Sprintf(format, args...))
+}
+
+// see gives one event to the checkers; after the first violation they are blind.
+func (j *judge) see(l *seen, e check.Event) {
+	e.At, e.Token = l.Boot, record.Token(l.Token)
+	if l.Session != "" {
+		e.Who = j.who[l.Session]
+	}
+	if l.Partition != "" && aboutPartition[l.Event] {
+		e.Part = j.part[l.Partition]
+	}
+	if v := j.chk.See(e); v != nil && !j.broken {
+		j.broken = true
+		j.complain(l, "%v", v)
+	}
+}
+
+// extend: the lease is known to last until then.
+func (j *judge) extend(l *seen, until int64) {
+	if until > j.lease[l.Session] {
+		j.lease[l.Session] = until
+		j.see(l, check.Event{Kind: check.Lease, Until: until})
+	}
+}
+
+func (j *judge) take(l *seen) {
+	if l.Lease > 0 && l.Event != "drained" && l.Session != "" {
+		j.extend(l, l.Lease)
+	}
+	own := ownership{l.Partition, l.Session, l.Token}
+	switch l.Event {
+	case "missed":
+		j.v.missed += l.N
+	case "leader":
+		if was := j.leaders[l.Term]; was != nil && was.Session != l.Session {
+			j.complain(l, "%s leads in term %d, as %s does (%s)", l.Member, l.Term, was.Member, was.where())
+		}
+		j.leaders[l.Term] = l
+	case "grant":
+		j.grant(l, own)
+	case "drained":
+		j.see(l, check.Event{Kind: check.Stop})
+	case "resumed":
+		j.see(l, check.Event{Kind: check.Resume})
+	case "gone":
+		if l.Session != "" {
+			j.see(l, check.Event{Kind: check.Gone})
+		}
+	case "handle":
+		j.v.messages++
+		j.handle(l, own)
+	case "settled":
+		j.see(l, check.Event{Kind: check.Act})
+	case "accept":
+		j.see(l, check.Event{Kind: check.Accept})
+	}
+}
+
+// grant: the ownership begins. Its lease held at least until it had stopped, or
+// until the lease end that was known then: whichever came first.
+func (j *judge) grant(l *seen, own ownership) {
+	if j.runs[own]++; j.runs[own] == 1 {
+		j.v.owned++
+	}
+	if j.owners[l.Partition] == nil {
+		j.owners[l.Partition] = map[uint64]string{}
+	}
+	if by := j.owners[l.Partition][l.Token]; by != "" && by != l.Session {
+		j.complain(l, "%s@%d is granted to %s, and was granted to session %s", l.Partition, l.Token, l.Member, by)
+	}
+	again := j.owners[l.Partition][l.Token] == l.Session
+	j.owners[l.Partition][l.Token] = l.Session
+	if end := j.ends[own]; end != nil && end.Lease > 0 {
+		j.extend(l, min(end.Boot, end.Lease))
+	}
+	if !again {
+		j.see(l, check.Event{Kind: check.Row, State: record.Owned})
+	}
+	j.see(l, check.Event{Kind: check.Start})
+}
+
+// handle: an effect begins. Messages that are numbered come in order.
+func (j *judge) handle(l *seen, own ownership) {
+	j.see(l, check.Event{Kind: check.Act})
+	if j.runs[own] == 0 {
+		j.complain(l, "%s handles message %s of %s@%d, which was never granted to it", l.Member, l.Message, l.Partition, l.Token)
+	}
+	n, err := strconv.ParseUint(l.Message, 10, 64)
+	if err != nil {
+		return
+	}
+	if last := j.order[own]; n < last && l.Attempt <= 1 {
+		j.complain(l, "%s handles message %d of %s@%d after %d", l.Member, n, l.Partition, l.Token, last)
+	}
+	j.order[own] = max(j.order[own], n)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/rota-dev/rota"
+)
+
+// What rota run does with a message: log it, give it to a command, or post it.
+
+// A deed is what --handle or --own names.
+type deed struct {
+	kind string // none, log, exec, http
+	argv []string
+	url  string
+}
+
+// parseDeed reads log, none, exec:CMD or http:URL.
+func parseDeed(flag, s string) (deed, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	switch {
+	case s == "log" || s == "none":
+		return deed{kind: s}, nil
+	case kind == "exec":
+		argv, err := parseCommand(rest)
+		if err != nil {
+			return deed{}, usagef("--%s %q: %v", flag, s, err)
+		}
+		return deed{kind: kind, argv: argv}, nil
+	case kind == "http" || kind == "https":
+		raw := s // http://host/path, or http: before a whole URL
+		if strings.HasPrefix(rest, "http://") || strings.HasPrefix(rest, "https://") {
+			raw = rest
+		}
+		u, err := url.Parse(raw)
+		if err != nil || u.Host == "" {
+			return deed{}, usagef("--%s %q: want a whole URL, such as http://127.0.0.1:8080/handle", flag, redact(s))
+		}
+		return deed{kind: "http", url: raw}, nil
+	}
+	return deed{}, usagef("--%s %q: want log, none, exec:CMD or http:URL", flag, redact(s))
+}
+
+// parseCommand finds out how to run a command: by itself if it is one plain
+// word, by the shell otherwise.
+func parseCommand(s string) ([]string, error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, errors.New("no command after exec:")
+	}
+	if strings.ContainsAny(s, " \t\n|&;<>()$`\\\"'*?[]#~=%{}!") {
+		return []string{"/bin/sh", "-c", s}, nil
+	}
+	path, err := exec.LookPath(s)
+	if err != nil {
+		return nil, fmt.Errorf("there is no such command: %w", errors.Unwrap(err))
+	}
+	return []string{path}, nil
+}
+
+// about is what a command finds in its environment, and a server in the headers
+// of a request.
+type about struct{ key, value string }
+
+func facts(group, partition string, token rota.Token, session string) []about {
+	return []about{
+		{"GROUP", group}, {"PARTITION", partition},
+		{"TOKEN", strconv.FormatUint(uint64(token), 10)}, {"SESSION", session},
+	}
+}
+
+func factsOf(group string, msg rota.Message) []about {
+	return append(facts(group, msg.Partition, msg.Token, msg.Session),
+		about{"MESSAGE_ID", msg.ID}, about{"ATTEMPT", strconv.Itoa(msg.Attempt)})
+}
+
+func environment(all []about) []string {
+	out := make([]string, len(all))
+	for i, a := range all {
+		out[i] = "ROTA_" + a.key + "=" + strings.ReplaceAll(a.value, "\x00", "")
+	}
+	return out
+}
+
+// roll knows the ownership of each partition that is being consumed, for
+// handlers, which get messages only.
+type roll struct {
+	rota.Source
+	mu sync.Mutex
+	by map[string]rota.Ownership
+}
+
+func newRoll(s rota.Source) *roll { return &roll{Source: s, by: map[string]rota.Ownership{}} }
+
+func (r *roll) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	r.mu.Lock()
+	r.by[own.Partition()] = own
+	r.mu.Unlock()
+	return r.Source.Consume(ctx, own, deliver)
+}
+
+// ListsAll is the source's.
+func (r *roll) ListsAll() bool {
+	l, ok := r.Source.(rota.Lister)
+	return ok && l.ListsAll()
+}
+
+func (r *roll) of(msg rota.Message) (rota.Ownership, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own, ok := r.by[msg.Partition]
+	return own, ok && own.Token() == msg.Token && own.Session() == msg.Session
+}
+
+// A hand does the work of one member.
+type hand struct {
+	group  string
+	deed   deed
+	out    io.Writer // of --handle log
+	stdout *os.File  // of commands
+	keeper *keeper
+	roll   *roll
+	client http.Client
+}
+
+// handle is Config.Handle.
+func (h *hand) handle() func(context.Context, rota.Message) error {
+	switch h.deed.kind {
+	case "exec":
+		return h.exec
+	case "http":
+		h.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		return h.post
+	case "none":
+		return func(context.Context, rota.Message) error { return nil }
+	}
+	return h.log
+}
+
+// log says that a message came, not what is in it: that is nobody's business.
+func (h *hand) log(_ context.Context, msg rota.Message) error {
+	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", msg.Partition, uint32(msg.Token), msg.ID, msg.Attempt, len(msg.Value))
+	return err
+}
+
+func (h *hand) exec(ctx context.Context, msg rota.Message) error {
+	own, ok := h.roll.of(msg)
+	if !ok {
+		return rota.ErrLost
+	}
+	return h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+}
+
+// post sends a message as a request. Any 2xx answer settles it.
+func (h *hand) post(ctx context.Context, msg rota.Message) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	for _, a := range factsOf(h.group, msg) {
+		req.Header.Set("Rota-"+strings.ReplaceAll(a.key, "_", "-"), strings.Map(oneLine, a.value))
+	}
+	res, err := h.client.Do(req)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // its own text would name the URL, secrets and all
+		}
+		return fmt.Errorf("post to %s: %w", redact(h.deed.url), err)
+	}
+	defer res.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("post to %s: %s", redact(h.deed.url), res.Status)
+	}
+	return nil
+}
+
+func oneLine(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+// own runs one command per partition while it is owned: what --own names. Stop
+// asks it to end by SIGTERM, and it has the drain time for that.
+func (h *hand) own(ctx context.Context, own rota.Ownership) error {
+	err := h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
+		out: h.stdout, err: os.Stderr, stop: own.Stop()})
+	select {
+	case <-own.Stop():
+		return nil // it was asked to end, however it took that
+	default:
+		return err
+	}
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A keeper is rota's side of its watchdog.
+type keeper struct {
+	conn   *net.UnixConn
+	proc   *exec.Cmd
+	holds  string        // what commands are held by: cgroup or process group
+	margin time.Duration // how long before the lease end commands are gone
+	lost   func(error)   // the watchdog is gone: nobody would end the commands in time
+
+	mu   sync.Mutex
+	next int
+	cmds map[int]*running
+	down error
+	done chan struct{}
+}
+
+// running is one command, as rota knows it.
+type running struct {
+	pid     int
+	replies chan reply // started or failed, then gone
+}
+
+// A leaseholder tells how long it may still act: an ownership.
+type leaseholder interface{ Left() time.Duration }
+
+// startKeeper starts the watchdog: this binary, in a session of its own, so that
+// neither the terminal nor whoever stops rota's processes reaches it.
+func startKeeper(margin time.Duration, lost func(error), args ...string) (*keeper, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watchdog: %w", err)
+	}
+	conn, err := packets(os.NewFile(uintptr(fds[0]), "watchdog"))
+	theirs := os.NewFile(uintptr(fds[1]), "rota")
+	defer theirs.Close()
+	if err != nil {
+		return nil, fmt.Errorf("watchdog: %w", err)
+	}
+	proc := exec.Command("/proc/self/exe", append([]string{"watchdog"}, args...)...)
+	proc.Args[0] = "rota"
+	proc.Stderr = os.Stderr
+	proc.ExtraFiles = []*os.File{theirs}
+	proc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := proc.Start(); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("watchdog: %w", err)
+	}
+	k := &keeper{conn: conn, proc: proc, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
+	theirs.Close()
+	first, err := k.hear(make([]byte, maxPacket))
+	if err != nil || first.Is != "ready" {
+		conn.Close()
+		proc.Wait()
+		return nil, fmt.Errorf("watchdog: it ended at once: %v", err)
+	}
+	k.holds = first.Text
+	go k.listen()
+	return k, nil
+}
+
+// Close ends the watchdog, and with it every command that is left.
+func (k *keeper) Close() error {
+	k.mu.Lock()
+	k.lost = func(error) {}
+	k.mu.Unlock()
+	k.conn.CloseWrite() // it answers until all is gone, then closes its own side
+	<-k.done
+	k.conn.Close()
+	return k.proc.Wait()
+}
+
+func (k *keeper) hear(buf []byte) (r reply, err error) {
+	n, err := k.conn.Read(buf)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &r)
+	}
+	return r, err
+}
+
+func (k *keeper) listen() {
+	defer close(k.done)
+	buf := make([]byte, maxPacket)
+	for {
+		r, err := k.hear(buf)
+		if err != nil {
+			k.fail(fmt.Errorf("the watchdog has ended: %w", err))
+			return
+		}
+		k.mu.Lock()
+		c := k.cmds[r.ID]
+		if c != nil && r.Is == "started" {
+			c.pid = r.PID
+		}
+		if r.Is != "started" {
+			delete(k.cmds, r.ID)
+		}
+		k.mu.Unlock()
+		if c != nil {
+			c.replies <- r
+		}
+	}
+}
+
+// fail: without the watchdog nobody would end commands in time, so they end now.
+func (k *keeper) fail(err error) {
+	k.mu.Lock()
+	k.down = err
+	lost := k.lost
+	if len(k.cmds) > 0 {
+		killMarked(k.proc.Process.Pid)
+	}
+	for _, c := range k.cmds {
+		if c.pid > 0 {
+			syscall.Kill(-c.pid, syscall.SIGKILL)
+		}
+		close(c.replies)
+	}
+	k.cmds = nil
+	k.mu.Unlock()
+	lost(err)
+}
+
+// killMarked ends whatever carries the mark of a watchdog that is gone.
+func killMarked(watchdog int) {
+	mark := []byte(commandMark + strconv.Itoa(watchdog) + ".")
+	for _, e := range entries("/proc") {
+		pid, err := strconv.Atoi(e)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if env, err := os.ReadFile("/proc/" + e + "/environ"); err == nil && bytes.Contains(env, mark) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+func (k *keeper) send(w wish, files ...*os.File) error {
+	b, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxPacket {
+		return fmt.Errorf("command line and environment take %d bytes, the most is %d", len(b), maxPacket)
+	}
+	var oob []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		oob = syscall.UnixRights(fds...)
+	}
+	_, _, err = k.conn.WriteMsgUnix(b, oob, nil)
+	return err
+}
+
+// A command is what to run.
+type command struct {
+	argv  []string
+	env   []string // besides rota's own environment
+	stdin []byte
+	out   *os.File
+	err   *os.File
+	// stop, when it closes, asks the command to end by SIGTERM; nil if it is not
+	// to be asked.
+	stop <-chan struct{}
+}
+
+// An exitError is a command that ended otherwise than by exit 0.
+type exitError struct {
+	code int
+	late bool
+}
+
+func (e exitError) Error() string {
+	switch {
+	case e.late:
+		return "the watchdog ended the command: its lease was nearly over"
+	case e.code > 128:
+		return fmt.Sprintf("the command was ended by signal %d", e.code-128)
+	}
+	return fmt.Sprintf("the command exited with status %d", e.code)
+}
+
+var errNoWatchdog = errors.New("the watchdog is gone")
+
+// run runs one command to its end. When it returns, nothing that the command
+// started is left, as far as the watchdog can see it. The command ends when ctx
+// does, and before the lease of by does.
+func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
+	until := k.until(by)
+	if until <= int64(bootNow()) {
+		return errors.New("no lease")
+	}
+	in, feed, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer feed.Close()
+	r := &running{replies: make(chan reply, 2)}
+	id, err := k.enter(r)
+	if err != nil {
+		return err
+	}
+	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: append(os.Environ(), c.env...)}, in, c.out, c.err); err != nil {
+		k.mu.Lock()
+		delete(k.cmds, id)
+		k.mu.Unlock()
+		return err
+	}
+	in.Close()
+	go func() { // ends when it is written, or when nobody reads it any more
+		feed.Write(c.stdin)
+		feed.Close()
+	}()
+	return k.attend(ctx, by, id, until, r, c.stop)
+}
+
+func (k *keeper) enter(r *running) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.down != nil {
+		return 0, k.down
+	}
+	k.next++
+	k.cmds[k.next] = r
+	return k.next, nil
+}
+
+// until is when commands of by must be gone: some time before its lease ends.
+// The clock is read first: see Ownership.Left.
+func (k *keeper) until(by leaseholder) int64 {
+	now := bootNow()
+	left := by.Left()
+	if left <= k.margin {
+		return 0
+	}
+	return int64(now + left - k.margin)
+}
+
+// attend renews a command's time while its lease is renewed, and ends it when it
+// is to end.
+func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64, r *running, stop <-chan struct{}) error {
+	tick := time.NewTicker(max(k.margin/4, time.Millisecond))
+	defer tick.Stop()
+	end := ctx.Done()
+	for {
+		select {
+		case rep, ok := <-r.replies:
+			switch {
+			case !ok:
+				return errNoWatchdog
+			case rep.Is == "failed":
+				return errors.New(rep.Text)
+			case rep.Is == "gone" && (rep.Code != 0 || rep.Late):
+				return exitError{rep.Code, rep.Late}
+			case rep.Is == "gone":
+				return nil
+			}
+		case <-end:
+			end = nil
+			k.send(wish{Do: "kill", ID: id})
+		case <-stop:
+			stop = nil
+			k.send(wish{Do: "term", ID: id})
+		case <-tick.C:
+			if u := k.until(by); u > until+int64(time.Millisecond) {
+				until = u
+				k.send(wish{Do: "lease", ID: id, Until: u})
+			}
+		}
+	}
+}

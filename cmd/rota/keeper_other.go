@@ -1,0 +1,41 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+var began = time.Now()
+
+// bootNow is the nearest thing to CLOCK_BOOTTIME that every system has.
+func bootNow() time.Duration { return time.Since(began) }
+
+type keeper struct{ holds string }
+
+type leaseholder interface{ Left() time.Duration }
+
+type command struct {
+	argv, env []string
+	stdin     []byte
+	out, err  *os.File
+	stop      <-chan struct{}
+}
+
+var errNoKeeper = errors.New("exec: needs a watchdog process, which this system has none of yet; use http:, or Linux")
+
+func startKeeper(time.Duration, func(error), ...string) (*keeper, error) { return nil, errNoKeeper }
+
+func (k *keeper) Close() error { return nil }
+
+func (k *keeper) run(context.Context, leaseholder, command) error { return errNoKeeper }
+
+func watchdogCmd() *cobra.Command {
+	return &cobra.Command{Use: "watchdog", Hidden: true, Args: cobra.NoArgs, Example: "  rota run --handle exec:CMD",
+		RunE: func(*cobra.Command, []string) error { return errNoKeeper }}
+}

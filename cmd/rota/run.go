@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/spf13/cobra"
+)
+
+// memberFlags are what rota run is told.
+type memberFlags struct {
+	group, store, source, handle, own, name string
+	strategy, rebalance                     string
+	lease, heartbeat, settle, drain         time.Duration
+	grace, orphan, ret                      time.Duration
+	rejoin, newGroup, trace, quiet, tether  bool
+	gate, events                            string
+	labels                                  map[string]string
+}
+
+func runCmd() *cobra.Command {
+	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
+		settle: 150 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run one member of a group",
+		Long: `Run joins a group and works on the partitions it is given, until it is asked to
+end (SIGTERM, Ctrl-C); then it hands them over and leaves.
+
+Without --store it joins the group of the rota up or rota serve of this folder.
+
+--handle says what to do with a message:
+  log          print a line about it (the default)
+  none         nothing: it is settled at once
+  exec:CMD     run CMD with the message on its standard input; exit 0 settles it,
+               anything else means: try again
+  http:URL     post it to URL; an answer 2xx settles it, anything else means: try again
+A command finds ROTA_GROUP, ROTA_PARTITION, ROTA_TOKEN, ROTA_SESSION, ROTA_MESSAGE_ID
+and ROTA_ATTEMPT in its environment, a server the same as headers (Rota-Group, …).
+
+--own exec:CMD, with --source none:?partitions=N, runs CMD once per partition for as
+long as the partition is owned; SIGTERM asks it to end.
+
+Commands are gone before the lease ends, also when rota itself is frozen: a watchdog
+process in another session sees to it. What can escape it: docs/cli.md.
+
+Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in time),
+5 orphaned, 6 the store lost writes, 7 the plan could not be written, 64 usage,
+69 the store cannot be reached, 70 a bug of rota.`,
+		Example: `  rota run                                            one more member for the rota up of this folder
+  rota run --group orders --store nats://localhost:4222 \
+      --source 'nats://localhost:4222?stream=ORDERS&subject=orders.*&partitions=64' \
+      --handle exec:./handle.sh
+  rota run --group cron --store embed:./data --source none:?partitions=8 --own 'exec:sleep 1000'
+  ROTA_LEASE=10s rota run --config rota.yaml          flags, environment, file: in this order`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runMember(cmd.Context(), f, cmd.Flags().Changed, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.group, "group", "", "who share the work")
+	fl.StringVar(&f.store, "store", "", "where they meet: "+examples(stores))
+	fl.StringVar(&f.source, "source", "", "what there is to do: "+examples(sources))
+	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, exec:CMD or http:URL")
+	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
+	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
+	fl.Var(choice{&f.strategy, []string{"spread", "range"}}, "strategy", "how partitions are spread over members")
+	fl.Var(choice{&f.rebalance, []string{"incremental", "eager"}}, "rebalance", "whether only what moves stops, or everything")
+	fl.Var(span{&f.lease, false}, "lease", "how long a silent member keeps what it owns")
+	fl.Var(span{&f.heartbeat, false}, "heartbeat", "how often the lease is renewed")
+	fl.Var(span{&f.settle, true}, "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
+	fl.Var(span{&f.drain, false}, "drain", "how long a partition may take to stop")
+	fl.Var(span{&f.grace, true}, "grace", "how long a partition stays away from a member that gave it up")
+	fl.Var(span{&f.orphan, true}, "orphan", "how long to hope for the store once the lease is over")
+	fl.Var(span{&f.ret, true}, "return", "how long the partitions of an ended member wait for one of its name")
+	fl.BoolVar(&f.rejoin, "rejoin", false, "come back under a new session when others ended the old one")
+	fl.BoolVar(&f.newGroup, "new-group", false, "the store is known to be new: do not wait for leases it might have forgotten")
+	fl.StringVar(&f.gate, "start-gate", "", "wait until this file exists, then join")
+	fl.StringVar(&f.events, "events", "", "write event lines to this file, - for standard output; see docs/events.md")
+	fl.BoolVar(&f.trace, "trace", false, "with --events: also each message and each lease")
+	fl.BoolVar(&f.quiet, "quiet", false, "do not tell on standard error what happens")
+	fl.StringToStringVar(&f.labels, "label", nil, "key=value, for people and placement; may be given more than once")
+	fl.BoolVar(&f.tether, "tether", false, "leave when standard input ends: for supervisors")
+	fl.MarkHidden("tether")
+	return cmd
+}
+
+func examples[T any](table []scheme[T]) string {
+	var out []string
+	for _, s := range table {
+		out = append(out, s.like)
+	}
+	return strings.Join(out, ", ")
+}
+
+// runMember is rota run.
+func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, stdin io.Reader, stdout, stderr io.Writer) error {
+	if err := f.complete(changed); err != nil {
+		return err
+	}
+	j, h, src, err := f.prepare(stdout)
+	if err != nil {
+		return err
+	}
+	if j != nil {
+		defer j.Close()
+	}
+	store, err := openStore(f.store)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if h.deed.kind == "exec" {
+		margin := f.lease / 20 // half of what stopping takes
+		if h.keeper, err = startKeeper(margin, func(err error) { f.abort(stderr, j, err) }); err != nil {
+			return err
+		}
+		defer h.keeper.Close()
+	}
+	cfg := f.config(store, src, h)
+	cfg.Abort = func(err error) { f.abort(stderr, j, err) }
+	speak := newSpeaker(stderr, f.quiet || f.events == "-")
+	cfg.Trace = func(e rota.Event) {
+		if j != nil {
+			j.take(e)
+		}
+		speak.take(e)
+	}
+	m, err := rota.New(cfg)
+	if err != nil {
+		return usageError{flagWords(err)}
+	}
+	if err := waitFor(ctx, f.gate); err != nil {
+		return nil // asked to end while waiting
+	}
+	if err := reach(ctx, store, f.group); err != nil {
+		return unreachable(f.store, err)
+	}
+	if f.tether {
+		ctx = tethered(ctx, stdin, f.lease)
+	}
+	err = m.Run(ctx)
+	speak.Close()
+	return ended(err)
+}
+
+// complete fills in what this folder's rota up or rota serve knows.
+func (f *memberFlags) complete(changed func(string) bool) error {
+	switch {
+	case f.own != "" && changed("handle"):
+		return usagef("--own and --handle: choose one")
+	case f.trace && f.events == "":
+		return usagef("--trace needs --events FILE")
+	}
+	if err := f.fromFolder(); err != nil {
+		return err
+	}
+	switch {
+	case f.group == "":
+		return usagef("--group is missing: name the group to join")
+	case f.store == "":
+		return usagef("--store is missing: say where the group meets, such as %s", examples(stores))
+	case f.source == "":
+		return usagef("--source is missing: say what there is to do, such as %s", examples(sources))
+	}
+	return nil
+}
+
+// prepare makes what a member works with, short of connecting to anything.
+func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, error) {
+	h := &hand{group: f.group, out: stdout, stdout: os.Stdout}
+	if f.events == "-" {
+		h.out, h.stdout = os.Stderr, os.Stderr
+	}
+	qs, err := openSource(f.source)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var src rota.Source
+	switch {
+	case qs.names != nil && f.own == "":
+		return nil, nil, nil, usagef("--source %s delivers nothing: say with --own exec:CMD what to run per partition", redact(f.source))
+	case qs.names == nil && f.own != "":
+		return nil, nil, nil, usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", redact(f.source))
+	case qs.names != nil:
+		if h.deed, err = parseDeed("own", f.own); err == nil && h.deed.kind != "exec" {
+			err = usagef("--own %q: want exec:CMD", f.own)
+		}
+		src = rota.Func(qs.names, h.own)
+	default:
+		h.deed, err = parseDeed("handle", f.handle)
+		h.roll = newRoll(qs.Source)
+		src = h.roll
+	}
+	if err != nil || f.events == "" {
+		return nil, h, src, err
+	}
+	j, err := openJournal(f.events, f.group, f.trace, stdout)
+	return j, h, src, err
+}
+
+func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Config {
+	cfg := rota.Config{Group: f.group, Store: store, Source: src, Name: f.name, Labels: f.labels,
+		Strategy: rota.Strategy(f.strategy), Mode: rota.Mode(f.rebalance),
+		Lease: f.lease, Heartbeat: f.heartbeat, Settle: f.settle, Drain: f.drain, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
+		Rejoin: f.rejoin, NewGroup: f.newGroup}
+	if f.own == "" {
+		cfg.Handle = h.handle()
+	}
+	return cfg
+}
+
+// flagWords says in flags what the library says in fields.
+func flagWords(err error) error {
+	text := strings.TrimPrefix(err.Error(), "rota: ")
+	for field, flag := range map[string]string{
+		"Lease": "lease", "Heartbeat": "heartbeat", "Settle": "settle", "Drain": "drain", "Grace": "grace", "Orphan": "orphan",
+		"Return": "return", "Group": "group", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
+	} {
+		text = strings.ReplaceAll(text, "Config."+field, "--"+flag)
+	}
+	return errors.New(text)
+}
+
+// abort ends the process: a handler outlived its time, or the watchdog is gone.
+func (f *memberFlags) abort(stderr io.Writer, j *journal, err error) {
+	fmt.Fprintln(stderr, "rota: aborted:", strings.TrimPrefix(err.Error(), "rota: "))
+	if j != nil {
+		written := make(chan struct{})
+		go func() {
+			j.Close()
+			close(written)
+		}()
+		select {
+		case <-written:
+		case <-time.After(100 * time.Millisecond): // partitions of ours are somebody else's soon: a slow disk does not count
+		}
+	}
+	os.Exit(exitAborted)
+}
+
+// waitFor waits until a file exists.
+func waitFor(ctx context.Context, file string) error {
+	if file == "" {
+		return nil
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// storeTime is how long a store may take to answer before it counts as
+// unreachable.
+const storeTime = 5 * time.Second
+
+// reach asks the store anything, so that a wrong address is told at once.
+func reach(ctx context.Context, store rota.Store, group string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	_, err := store.Get(ctx, group+"/plan")
+	if errors.Is(err, rota.ErrNotFound) {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", storeTime)
+	}
+	return err
+}
+
+// tethered ends with stdin: a supervisor that is gone cannot say so otherwise.
+// Whatever does not end in good order then ends anyway.
+func tethered(ctx context.Context, stdin io.Reader, lease time.Duration) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, stdin)
+		cancel()
+		time.Sleep(2*lease + 5*time.Second)
+		os.Exit(exitAborted)
+	}()
+	return ctx
+}

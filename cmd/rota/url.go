@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// Stores and sources by URL: one table each, and no registry anywhere else.
+
+// A scheme is one kind of URL.
+type scheme[T any] struct {
+	name string
+	like string // an example, for refusals
+	open func(raw string) (T, error)
+}
+
+var stores = []scheme[rota.Store]{
+	{"embed", "embed:./rota-data", embedStore},
+	{"nats", "nats://HOST:4222", natsStore},
+	{"tls", "tls://HOST:4222", natsStore},
+	{"mem", "mem:", func(raw string) (rota.Store, error) {
+		if raw != "mem:" {
+			return nil, fmt.Errorf("it has no parts: write mem:")
+		}
+		return rotatest.NewMemStore(), nil
+	}},
+}
+
+// A queueSource is what a source URL names. names is set when it delivers
+// nothing: its partitions are worked on by --own.
+type queueSource struct {
+	rota.Source
+	names []string
+}
+
+var sources = []scheme[queueSource]{
+	{"none", "none:?partitions=64", openNone},
+}
+
+// openNone reads none:?partitions=N or none:?names=a,b,c.
+func openNone(raw string) (queueSource, error) {
+	rest := strings.TrimPrefix(raw, "none:")
+	q, err := url.ParseQuery(strings.TrimPrefix(rest, "?"))
+	if err != nil || rest != "" && rest[0] != '?' {
+		return queueSource{}, fmt.Errorf("want none:?partitions=N or none:?names=a,b,c")
+	}
+	for k := range q {
+		if k != "partitions" && k != "names" {
+			return queueSource{}, fmt.Errorf("it has no %q; known are partitions and names", k)
+		}
+	}
+	if names := q.Get("names"); names != "" {
+		return queueSource{names: strings.Split(names, ",")}, nil
+	}
+	n, err := partitionCount(q.Get("partitions"))
+	if err != nil {
+		return queueSource{}, err
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = "p" + strconv.Itoa(i)
+	}
+	return queueSource{names: out}, nil
+}
+
+const mostPartitions = 100_000
+
+func partitionCount(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > mostPartitions {
+		return 0, fmt.Errorf("partitions is %q: want a number from 1 to %d", s, mostPartitions)
+	}
+	return n, nil
+}
+
+func openStore(raw string) (rota.Store, error) { return open("store", stores, raw) }
+
+func openSource(raw string) (queueSource, error) { return open("source", sources, raw) }
+
+func open[T any](flag string, table []scheme[T], raw string) (T, error) {
+	var none T
+	name, _, ok := strings.Cut(raw, ":")
+	i := slices.IndexFunc(table, func(s scheme[T]) bool { return s.name == name })
+	if !ok || i < 0 {
+		var known []string
+		for _, s := range table {
+			known = append(known, s.like)
+		}
+		return none, usagef("--%s %q: unknown kind of URL; known are %s", flag, redact(raw), strings.Join(known, ", "))
+	}
+	v, err := table[i].open(raw)
+	if err != nil {
+		return none, usagef("--%s %q: %v", flag, redact(raw), err)
+	}
+	return v, nil
+}
+
+// redact takes the secrets out of a URL: a user, who may be a token, a password,
+// and parameters that sound like one. What does not parse shows nothing beyond
+// its scheme.
+func redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		scheme, _, ok := strings.Cut(raw, ":")
+		if !ok || strings.Contains(raw, "@") && !strings.Contains(raw, "://") {
+			return "***"
+		}
+		return scheme + ":***"
+	}
+	user := u.User != nil
+	u.User = nil
+	q := u.Query()
+	for k := range q {
+		for _, secret := range []string{"pass", "token", "secret", "key", "cred", "user"} {
+			if strings.Contains(strings.ToLower(k), secret) {
+				q.Set(k, "***")
+			}
+		}
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "%2A%2A%2A", "***")
+		u.RawQuery = strings.ReplaceAll(u.RawQuery, "%2F", "/")
+		u.RawQuery = strings.ReplaceAll(u.RawQuery, "%2C", ",")
+	}
+	out := u.String()
+	if user {
+		out = strings.Replace(out, "://", "://***@", 1)
+	}
+	return out
+}

@@ -1,0 +1,439 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/spf13/cobra"
+)
+
+// bootNow reads CLOCK_BOOTTIME: leases are measured by it, for it runs on while
+// the machine is suspended.
+func bootNow() time.Duration {
+	const boottime = 7
+	var ts syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano())
+}
+
+func watchdogCmd() *cobra.Command {
+	var noCgroup bool
+	cmd := &cobra.Command{
+		Use:     "watchdog",
+		Short:   "End commands in time, also when rota itself is frozen (rota run starts it)",
+		Example: "  rota run --handle exec:./handle.sh    starts one by itself",
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			conn, err := packets(os.NewFile(watchdogFD, "rota"))
+			if err != nil {
+				return usagef("the watchdog is started by rota run, which gives it a socket: %v", err)
+			}
+			w := newWatchdog(conn)
+			if !noCgroup {
+				w.group = makeCgroup()
+			}
+			return w.run()
+		},
+	}
+	cmd.Flags().BoolVar(&noCgroup, "no-cgroup", false, "hold commands by their process groups and descent alone")
+	return cmd
+}
+
+func packets(f *os.File) (*net.UnixConn, error) {
+	if f == nil {
+		return nil, errors.New("no file descriptor")
+	}
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("file descriptor %d is a %T", watchdogFD, c)
+	}
+	return conn, nil
+}
+
+// watchdog is the other process: one goroutine that starts, times and ends
+// commands.
+type watchdog struct {
+	conn  *net.UnixConn
+	in    chan packet // closed when rota is gone
+	out   chan reply
+	cmds  map[int]*kept
+	group string // a cgroup folder of ours, "" where that is not permitted
+}
+
+// packet is one wish with the files that came with it.
+type packet struct {
+	wish
+	files []int
+}
+
+// kept is one command.
+type kept struct {
+	id, pid int
+	until   int64 // 0 once it is being ended
+	cgroup  string
+	waited  bool // its first process has ended
+	late    bool
+	status  syscall.WaitStatus
+}
+
+func newWatchdog(conn *net.UnixConn) *watchdog {
+	return &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}}
+}
+
+// run lives until rota is gone and nothing it started is left.
+func (w *watchdog) run() error {
+	runtime.LockOSThread() // commands die with the thread that forked them
+	// Only rota's end ends it. Caught, not ignored: commands would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	child := make(chan os.Signal, 1)
+	signal.Notify(child, syscall.SIGCHLD)
+	// Whatever a command leaves behind becomes a child of ours, not of init's.
+	const setChildSubreaper = 36
+	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); e != 0 {
+		return fmt.Errorf("become the parent of orphans: %w", e)
+	}
+	defer func() {
+		if w.group != "" {
+			os.Remove(w.group)
+		}
+	}()
+	go w.read()
+	go w.write()
+	w.out <- reply{Is: "ready", Text: w.hold()}
+	tick := time.NewTicker(watchdogTick)
+	defer tick.Stop()
+	in := w.in
+	for in != nil || len(w.cmds) > 0 {
+		select {
+		case p, ok := <-in:
+			if !ok { // rota is gone, and nobody renews anything any more
+				in = nil
+				for _, c := range w.cmds {
+					c.until = 0
+				}
+				continue
+			}
+			w.obey(p)
+		case <-child:
+		case <-tick.C:
+		}
+		w.reap()
+		w.look()
+	}
+	return nil
+}
+
+func (w *watchdog) hold() string {
+	if w.group != "" {
+		return "cgroup"
+	}
+	return "process group"
+}
+
+func (w *watchdog) read() {
+	defer close(w.in)
+	buf, oob := make([]byte, maxPacket), make([]byte, syscall.CmsgSpace(3*4))
+	for {
+		n, on, _, _, err := w.conn.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		var p packet
+		if msgs, err := syscall.ParseSocketControlMessage(oob[:on]); err == nil {
+			for i := range msgs {
+				if fds, err := syscall.ParseUnixRights(&msgs[i]); err == nil {
+					p.files = append(p.files, fds...)
+				}
+			}
+		}
+		for _, fd := range p.files {
+			syscall.CloseOnExec(fd)
+		}
+		if json.Unmarshal(buf[:n], &p.wish) != nil {
+			return
+		}
+		w.in <- p
+	}
+}
+
+// write never holds the watchdog up: a frozen rota reads nothing.
+func (w *watchdog) write() {
+	for r := range w.out {
+		b, _ := json.Marshal(r)
+		w.conn.Write(b)
+	}
+}
+
+func (w *watchdog) obey(p packet) {
+	c := w.cmds[p.ID]
+	switch {
+	case p.Do == "start":
+		w.start(p)
+	case c == nil: // gone meanwhile
+	case p.Do == "lease" && c.until != 0:
+		c.until = max(c.until, p.Until)
+	case p.Do == "kill":
+		c.until = 0
+	case p.Do == "term" && !c.waited:
+		syscall.Kill(-c.pid, syscall.SIGTERM)
+	}
+}
+
+func (w *watchdog) start(p packet) {
+	defer func() {
+		for _, fd := range p.files {
+			syscall.Close(fd)
+		}
+	}()
+	c := &kept{id: p.ID, until: p.Until}
+	if err := w.fork(c, p); err != nil {
+		w.out <- reply{Is: "failed", ID: p.ID, Text: err.Error()}
+		return
+	}
+	w.cmds[c.id] = c
+	w.out <- reply{Is: "started", ID: c.id, PID: c.pid}
+}
+
+func (w *watchdog) fork(c *kept, p packet) error {
+	if len(p.files) != 3 || len(p.Argv) == 0 {
+		return errors.New("the watchdog was asked wrongly")
+	}
+	if p.Until <= int64(bootNow()) {
+		return errors.New("its lease is over")
+	}
+	attr := &syscall.ProcAttr{
+		Env:   append(p.Env, commandMark+strconv.Itoa(os.Getpid())+"."+strconv.Itoa(c.id)),
+		Files: []uintptr{uintptr(p.files[0]), uintptr(p.files[1]), uintptr(p.files[2])},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if w.group != "" {
+		c.cgroup = filepath.Join(w.group, strconv.Itoa(c.id))
+		if err := os.Mkdir(c.cgroup, 0o755); err != nil {
+			return err
+		}
+		fd, err := syscall.Open(c.cgroup, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer syscall.Close(fd)
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+	}
+	pid, err := syscall.ForkExec(p.Argv[0], p.Argv, attr)
+	if err != nil && c.cgroup != "" {
+		os.Remove(c.cgroup)
+	}
+	c.pid = pid
+	return err
+}
+
+// reap collects what has ended: commands, and orphans they left to us.
+func (w *watchdog) reap() {
+	for {
+		var st syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &st, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		for _, c := range w.cmds {
+			if c.pid == pid && !c.waited {
+				c.waited, c.status, c.until = true, st, 0
+			}
+		}
+	}
+}
+
+// look ends what is to end, and says what is gone.
+func (w *watchdog) look() {
+	now := int64(bootNow())
+	var ending bool
+	for _, c := range w.cmds {
+		if c.until != 0 && c.until <= now {
+			c.until, c.late = 0, true
+		}
+		ending = ending || c.until == 0
+	}
+	if !ending {
+		return
+	}
+	var left map[int][]int
+	for _, id := range slices.Sorted(maps.Keys(w.cmds)) {
+		c := w.cmds[id]
+		if c.until != 0 {
+			continue
+		}
+		c.kill()
+		if left == nil {
+			left = w.descendants()
+		}
+		for _, pid := range left[id] {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if !c.waited || len(left[id]) > 0 || !c.empty() {
+			continue
+		}
+		delete(w.cmds, id)
+		code := c.status.ExitStatus()
+		if c.status.Signaled() {
+			code = 128 + int(c.status.Signal())
+		}
+		w.out <- reply{Is: "gone", ID: id, PID: c.pid, Code: code, Late: c.late, At: int64(bootNow())}
+	}
+}
+
+func (c *kept) kill() {
+	if c.cgroup != "" {
+		os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
+	}
+	syscall.Kill(-c.pid, syscall.SIGKILL)
+}
+
+// empty: nothing is left of the process group, nor in the cgroup, whose folder
+// only goes when nobody is in it.
+func (c *kept) empty() bool {
+	if syscall.Kill(-c.pid, 0) == nil {
+		return false
+	}
+	if c.cgroup == "" {
+		return true
+	}
+	err := os.Remove(c.cgroup)
+	return err == nil || errors.Is(err, os.ErrNotExist)
+}
+
+// descendants finds, by command, all processes below us: those of its process
+// group and those that left it. Zombies do not count. One that hides its mark is
+// a daemon of nobody: it ends on sight.
+func (w *watchdog) descendants() map[int][]int {
+	parent := map[int]int{}
+	for _, e := range entries("/proc") {
+		pid, err := strconv.Atoi(e)
+		if err != nil {
+			continue
+		}
+		if state, ppid, ok := procStat(pid); ok && state != 'Z' && state != 'X' {
+			parent[pid] = ppid
+		}
+	}
+	first := map[int]int{}
+	for id, c := range w.cmds {
+		first[c.pid] = id
+	}
+	me := os.Getpid()
+	below := map[int][]int{}
+	for pid := range parent {
+		at, id, known := pid, 0, false
+		for hops := 0; at != me && at > 1 && hops < 1000; hops++ {
+			if id, known = first[at]; known {
+				break
+			}
+			if parent[at] == me { // an orphan
+				if id, known = w.marked(at); !known {
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+				break
+			}
+			at = parent[at]
+		}
+		if known {
+			below[id] = append(below[id], pid)
+		}
+	}
+	return below
+}
+
+// marked reads from a process's environment whose it is.
+func (w *watchdog) marked(pid int) (id int, ok bool) {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return 0, false
+	}
+	mark := commandMark + strconv.Itoa(os.Getpid()) + "."
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if s, found := strings.CutPrefix(string(v), mark); found {
+			id, err := strconv.Atoi(s)
+			return id, err == nil && w.cmds[id] != nil
+		}
+	}
+	return 0, false
+}
+
+func entries(dir string) []string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	return names
+}
+
+// procStat reads a process's state and parent; its name, in brackets, may hold
+// anything.
+func procStat(pid int) (state byte, ppid int, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, false
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 2 {
+		return 0, 0, false
+	}
+	ppid, err = strconv.Atoi(f[1])
+	return f[0][0], ppid, err == nil
+}
+
+// makeCgroup makes a folder for commands below our own cgroup, where the second
+// version of cgroups is mounted and lets us; "" elsewhere.
+func makeCgroup() string {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	path := "/"
+	for line := range strings.Lines(string(own)) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			path = p
+		}
+	}
+	for line := range strings.Lines(string(mounts)) {
+		before, after, ok := strings.Cut(line, " - cgroup2 ")
+		f := strings.Fields(before)
+		if !ok || after == "" || len(f) < 5 {
+			continue
+		}
+		dir := filepath.Join(f[4], path, fmt.Sprintf("rota-%d", os.Getpid()))
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err == nil {
+			return dir
+		}
+		os.Remove(dir)
+	}
+	return ""
+}

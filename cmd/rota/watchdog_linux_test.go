@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// lasting is a lease that lasts until an instant of CLOCK_BOOTTIME.
+type lasting time.Duration
+
+func (l lasting) Left() time.Duration { return max(time.Duration(l)-bootNow(), 0) }
+
+const forLong = lasting(1 << 62)
+
+// keep starts a watchdog; both ways of holding commands have the same tests.
+func keep(t *testing.T, margin time.Duration, args ...string) *keeper {
+	t.Helper()
+	k, err := startKeeper(margin, func(err error) { t.Errorf("lost: %v", err) }, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	return k
+}
+
+func bothWays(t *testing.T, test func(t *testing.T, args ...string)) {
+	t.Run("cgroup", func(t *testing.T) {
+		if k := keep(t, time.Millisecond); k.holds != "cgroup" {
+			t.Skip("NOT ALLOWED: no cgroup of version 2 may be made here")
+		}
+		test(t)
+	})
+	t.Run("process group", func(t *testing.T) { test(t, "--no-cgroup") })
+}
+
+// sh is a shell command whose output goes to a file.
+func sh(t *testing.T, script string, env ...string) (command, func() string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	read := func() string {
+		b, _ := os.ReadFile(f.Name())
+		return string(b)
+	}
+	return command{argv: []string{"/bin/sh", "-c", script}, env: env, out: f, err: f}, read
+}
+
+// pids reads a word per line that is a process id.
+func pids(text string) (out []int) {
+	for w := range strings.FieldsSeq(text) {
+		if pid, err := strconv.Atoi(w); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// alive: a zombie is not.
+func alive(pid int) bool {
+	state, _, ok := procStat(pid)
+	return ok && state != 'Z' && state != 'X'
+}
+
+func TestCommandsGetTheirInputAndTellTheirEnd(t *testing.T) {
+	bothWays(t, func(t *testing.T, args ...string) {
+		k := keep(t, time.Millisecond, args...)
+		c, out := sh(t, `cat; echo " $ROTA_PARTITION"; exit 0`, "ROTA_PARTITION=q7")
+		c.stdin = []byte("value")
+		if err := k.run(t.Context(), forLong, c); err != nil || out() != "value q7\n" {
+			t.Errorf("%v, wrote %q", err, out())
+		}
+		c, _ = sh(t, "exit 3")
+		if err := k.run(t.Context(), forLong, c); err == nil || err.Error() != "the command exited with status 3" {
+			t.Errorf("exit 3: %v", err)
+		}
+		c, _ = sh(t, "kill -9 $$")
+		if err := k.run(t.Context(), forLong, c); err == nil || err.Error() != "the command was ended by signal 9" {
+			t.Errorf("kill -9: %v", err)
+		}
+		c.argv = []string{"/no/such/command"}
+		if err := k.run(t.Context(), forLong, c); err == nil || !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("no such command: %v", err)
+		}
+	})
+}
+
+// What a command leaves behind is gone when its run returns, however it hides.
+const hiders = `
+sleep 1001 & echo $!
+setsid sleep 1002 & echo $!
+setsid sh -c 'sleep 1003 & echo $!; exit 0' &
+wait $!
+`
+
+func TestNothingOfACommandIsLeft(t *testing.T) {
+	bothWays(t, func(t *testing.T, args ...string) {
+		k := keep(t, time.Millisecond, args...)
+		c, out := sh(t, hiders+"exit 0")
+		if err := k.run(t.Context(), forLong, c); err != nil {
+			t.Error(err)
+		}
+		left := pids(out())
+		if len(left) != 3 || slices.ContainsFunc(left, alive) {
+			t.Errorf("left behind, of %v: %v", left, slices.DeleteFunc(slices.Clone(left), func(p int) bool { return !alive(p) }))
+		}
+	})
+}
+
+func TestCommandsAreGoneBeforeTheLeaseEnds(t *testing.T) {
+	bothWays(t, func(t *testing.T, args ...string) {
+		k := keep(t, 100*time.Millisecond, args...)
+		c, out := sh(t, hiders+"sleep 1000")
+		end := bootNow() + 700*time.Millisecond
+		err := k.run(t.Context(), lasting(end), c)
+		if now := bootNow(); now >= end {
+			t.Errorf("gone %v after the lease end", now-end)
+		}
+		var exit exitError
+		if !errors.As(err, &exit) || !exit.late {
+			t.Errorf("run returned %v", err)
+		}
+		if left := pids(out()); len(left) != 3 || slices.ContainsFunc(left, alive) {
+			t.Errorf("left behind: some of %v", left)
+		}
+	})
+}
+
+func TestARenewedLeaseKeepsACommand(t *testing.T) {
+	k := keep(t, 40*time.Millisecond)
+	began := bootNow()
+	var by renewed
+	by.until = began + 100*time.Millisecond
+	by.more = func() time.Duration { // renewed until half a second has passed
+		if bootNow() < began+500*time.Millisecond {
+			by.until = bootNow() + 100*time.Millisecond
+		}
+		return by.until
+	}
+	c, _ := sh(t, "sleep 1000")
+	k.run(t.Context(), &by, c)
+	if took := bootNow() - began; took < 500*time.Millisecond {
+		t.Errorf("gone after %v, though renewed for longer", took)
+	}
+}
+
+type renewed struct {
+	until time.Duration
+	more  func() time.Duration
+}
+
+func (r *renewed) Left() time.Duration { return max(r.more()-bootNow(), 0) }
+
+func TestCommandsEndWhenAsked(t *testing.T) {
+	k := keep(t, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	c, out := sh(t, "trap '' TERM; echo 1; sleep 1000")
+	go func() {
+		until(t, "the command", func() bool { return out() != "" })
+		cancel()
+	}()
+	if err := k.run(ctx, forLong, c); err == nil {
+		t.Error("cancelled, yet well")
+	}
+	stop := make(chan struct{})
+	c, out = sh(t, "trap 'echo bye; exit 0' TERM; echo 1; while :; do sleep 0.01; done")
+	c.stop = stop
+	go func() {
+		until(t, "the command", func() bool { return out() != "" })
+		close(stop)
+	}()
+	if err := k.run(t.Context(), forLong, c); err != nil || !strings.HasSuffix(out(), "bye\n") {
+		t.Errorf("stopped: %v, wrote %q", err, out())
+	}
+}
+
+// owners starts a member whose commands say who they are.
+func owners(t *testing.T, partitions int, flags ...string) (p *proc, events string, commands func() []int) {
+	dir := t.TempDir()
+	events = filepath.Join(dir, "events")
+	script := "echo $$ >> " + dir + "/$ROTA_PARTITION; " + strings.ReplaceAll(hiders, "echo $!", "echo $! >> "+dir+"/$ROTA_PARTITION") + " sleep 1000"
+	p = start(t, dir, append([]string{"run", "--group", "g", "--store", "mem:", "--source", fmt.Sprintf("none:?partitions=%d", partitions), "--new-group",
+		"--own", "exec:" + script, "--events", events, "--trace"}, flags...)...)
+	return p, events, func() (all []int) {
+		for i := range partitions {
+			b, _ := os.ReadFile(fmt.Sprintf("%s/p%d", dir, i))
+			all = append(all, pids(string(b))...)
+		}
+		return all
+	}
+}
+
+func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
+	p, events, commands := owners(t, 2, "--lease", "2s", "--heartbeat", "500ms")
+	until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
+	first := commands()
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := int64(bootNow())
+	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(first, alive) })
+	gone := int64(bootNow())
+	p.Process.Signal(syscall.SIGCONT)
+	until(t, "commands of a new lease", func() bool { return len(commands()) == 16 })
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.code(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	lines, err := readLines(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lease int64 // the last one before the freeze, though it may have been written later
+	for _, l := range lines {
+		if l.Event == "lease" && l.Boot < stopped {
+			lease = l.Lease
+		}
+	}
+	if lease < stopped || gone >= lease {
+		t.Errorf("frozen at %d, the lease ended at %d, the commands at %d", stopped, lease, gone)
+	}
+	t.Logf("gone %v before the lease end", time.Duration(lease-gone))
+	if v := judgeLines(lines); len(v.wrong) > 0 || v.owned == 0 {
+		t.Errorf("%s\n%s", v.summary(1), strings.Join(v.wrong, "\n"))
+	}
+	if slices.ContainsFunc(commands(), alive) {
+		t.Error("commands outlive rota")
+	}
+}
+
+func TestCommandsEndWithAKilledRota(t *testing.T) {
+	p, _, commands := owners(t, 2)
+	until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
+	p.Process.Kill()
+	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), alive) })
+}
+
+func TestRotaEndsWithItsWatchdog(t *testing.T) {
+	p, _, commands := owners(t, 1)
+	until(t, "the command", func() bool { return len(commands()) == 4 })
+	_, watchdog, _ := procStat(commands()[0])
+	syscall.Kill(watchdog, syscall.SIGKILL)
+	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: the watchdog has ended") {
+		t.Errorf("exit %d, said %q", code, p.err.String())
+	}
+	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), alive) })
+}
