@@ -53,7 +53,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	case core.Put:
 		var b []byte
 		var rev Rev
-		if b, err = record.Encode(value(a)); err == nil {
+		if b, err = record.Encode(s.value(a)); err == nil {
 			rev, err = s.m.cfg.Store.Put(ctx, k, b, Rev(a.Prev))
 			ev.Rev = core.Rev(rev)
 		}
@@ -83,7 +83,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	return ev
 }
 
-func value(a *core.Action) record.Record {
+func (s *session) value(a *core.Action) record.Record {
 	switch {
 	case a.Plan != nil:
 		return a.Plan
@@ -92,6 +92,9 @@ func value(a *core.Action) record.Record {
 	}
 	m := *a.Member
 	m.Sent = time.Now().UnixMilli()
+	if m.Session == s.id {
+		m.Conditions = s.conditions.now(time.Now())
+	}
 	return &m
 }
 

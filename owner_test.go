@@ -503,6 +503,17 @@ func TestStatusAndInspectAgree(t *testing.T) {
 				t.Errorf("Inspect: %+v", m)
 			}
 		}
+		if h := want.History; len(h) != 2 || h[0].Because != "joined, roster" || h[1].Because != "left" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
+			t.Errorf("the past: %+v", h)
+		}
+		want.History = nil
+		for i := range want.Partitions { // only Inspect knows the past
+			p := &want.Partitions[i]
+			if p.Since.IsZero() || p.Because == "" || (p.Plan == 2) != (p.Gen > 2) {
+				t.Errorf("the past of a partition: %+v", p)
+			}
+			p.Plan, p.Since, p.Because = 0, time.Time{}, ""
+		}
 		for _, m := range []*rota.Member{m1, m2} {
 			got := m.Status()
 			for _, st := range []*rota.Status{&got, &want} {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
@@ -44,10 +46,12 @@ type session struct {
 	refused error     // what the source lists cannot be served: leaving
 	abortAt time.Time // when to end by force what still has not stopped
 	trail   trail
-	drift   time.Duration // between this machine's clocks, when last compared
-	past    chan record.Past
-	said    Event  // of the newest plan this leader made
-	planned uint64 // number of the newest plan that went into the history
+
+	conditions conditions
+	drift      time.Duration // between this machine's clocks, when last compared
+	past       chan record.Past
+	said       Event  // of the newest plan this leader made
+	planned    uint64 // number of the newest plan that went into the history
 }
 
 func newSession(m *Member) *session {
@@ -344,7 +348,62 @@ func listing(list []Partition) ([]record.Partition, error) {
 // condition tells people something; it changes nothing.
 func (s *session) condition(text string) {
 	s.m.log.Warn(text, "member", s.m.name)
+	s.conditions.add(text, time.Now())
 	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: text}))
+}
+
+// conditions are those of the last minute: they ride on every heartbeat.
+type conditions struct {
+	mu   sync.Mutex
+	told map[string]time.Time
+}
+
+// How much of it a member's record holds.
+const (
+	mostConditions   = 16
+	longestCondition = 256
+	conditionTime    = time.Minute
+)
+
+func (c *conditions) add(text string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told == nil {
+		c.told = map[string]time.Time{}
+	}
+	text = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(text, "?")))
+	if text == "" {
+		return
+	}
+	if len(text) > longestCondition {
+		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
+	}
+	c.told[text] = now
+}
+
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+// now are the newest ones, sorted as records want them.
+func (c *conditions) now(now time.Time) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for text, at := range c.told {
+		if now.Sub(at) > conditionTime {
+			delete(c.told, text)
+		} else {
+			out = append(out, text)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return c.told[b].Compare(c.told[a]) })
+	out = out[:min(len(out), mostConditions)]
+	slices.Sort(out)
+	return out
 }
 
 // trail keeps the newest events, for the day an assertion breaks.

@@ -34,6 +34,48 @@ type Status struct {
 	Members    []MemberInfo
 	Partitions []PartitionInfo
 	Waits      []Wait
+	Orders     OrdersInfo // Inspect only
+	History    []PlanInfo // Inspect only: the newest plans, oldest first
+}
+
+// LeaderName is what people call the leader; its session if its record is gone.
+func (s *Status) LeaderName() string { return s.NameOf(s.Leader) }
+
+// NameOf is what people call the member of a session.
+func (s *Status) NameOf(session string) string {
+	for i := range s.Members {
+		if s.Members[i].Session == session {
+			return s.Members[i].Name
+		}
+	}
+	return session
+}
+
+// A PlanInfo is one plan of the past.
+type PlanInfo struct {
+	Plan    uint64
+	Gen     uint64 // of the write that made it
+	Time    time.Time
+	Because string
+	Moves   int // partitions it gave to somebody else
+	Members int
+}
+
+// OrdersInfo is what operators want.
+type OrdersInfo struct {
+	Ver    uint64
+	Freeze bool
+	Paused []string          // partitions
+	Drains []string          // members, by name
+	Pins   map[string]string // partition to member's name
+	Bans   map[string][]string
+	Log    []OrderInfo // oldest first
+}
+
+// An OrderInfo is one order of the past.
+type OrderInfo struct {
+	Time           time.Time
+	Who, What, Why string
 }
 
 // MemberInfo is one member's record.
@@ -44,9 +86,11 @@ type MemberInfo struct {
 	Planned    bool   // the plan counts on it
 	Partitions int    // how many it owns
 	Labels     map[string]string
+	PID        int
 	Sent       time.Time // of its last heartbeat, on its own wall clock
 	Lease      time.Duration
 	Heartbeat  time.Duration
+	Conditions []string // what a person should know, of the last minute
 }
 
 // PartitionInfo is one partition's row in the plan.
@@ -57,7 +101,14 @@ type PartitionInfo struct {
 	To     string // session that gets it next
 	Token  Token  // of the newest grant
 	Reason string // why it is FREE, where the state alone does not say
+	Gen    uint64 // of the write that last changed its state
 	Meta   Meta
+
+	// Of Inspect only, if the history reaches back that far: the newest plan
+	// that was made when the state last changed.
+	Plan    uint64
+	Since   time.Time
+	Because string
 }
 
 // A Wait is a partition that is not yet where the plan wants it.
@@ -95,6 +146,8 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	var plan *record.Plan
 	var roster *record.Roster
 	var members []*record.Member
+	var orders *record.Orders
+	var history *record.History
 	for batch, err := range store.Watch(ctx, group+"/") {
 		if err != nil {
 			return st, fmt.Errorf("inspect %s: %w", group, err)
@@ -102,6 +155,7 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		for _, e := range batch {
 			x, err := decodeEntry(group, e)
 			if err == errSkip {
+				history, _ = record.DecodeHistory(e.Value) // for people only: without it there is less to say
 				continue
 			}
 			if err != nil {
@@ -112,6 +166,8 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 				plan = x.Plan
 			case x.Roster != nil:
 				roster = x.Roster
+			case x.Orders != nil:
+				orders = x.Orders
 			case x.Member != nil:
 				members = append(members, x.Member)
 			}
@@ -120,6 +176,8 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 			return st, fmt.Errorf("inspect %s: %w: no group of that name here yet", group, ErrNotFound)
 		}
 		fill(&st, plan, roster, members)
+		st.order(orders)
+		st.remember(history)
 		return st, nil
 	}
 	return st, errors.New("inspect: the watch ended before it began")
@@ -138,7 +196,7 @@ func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.M
 		acks[m.Session] = m
 	}
 	for i, r := range p.Rows {
-		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: r.State.String(), Token: Token(r.Token), Reason: r.Reason.String()}
+		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: r.State.String(), Token: Token(r.Token), Reason: r.Reason.String(), Gen: r.Rev}
 		if roster != nil && i < len(roster.Entries) {
 			e := &roster.Entries[i]
 			info.Name, info.Meta = e.Name, Meta{}
@@ -165,7 +223,8 @@ func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.M
 	}
 	for _, m := range members {
 		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: m.State.String(), Planned: planned[m.Session],
-			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{}}
+			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
+			PID: int(m.Host.PID), Conditions: m.Conditions}
 		if m.Sent != 0 {
 			info.Sent = time.UnixMilli(m.Sent)
 		}
@@ -175,6 +234,40 @@ func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.M
 		st.Members = append(st.Members, info)
 		if (m.State == record.Live) != planned[m.Session] && st.Phase == Sentinel {
 			st.Phase = Computing
+		}
+	}
+}
+
+func (s *Status) order(o *record.Orders) {
+	if o == nil {
+		return
+	}
+	s.Orders = OrdersInfo{Ver: o.Ver, Freeze: o.Freeze, Paused: o.Pauses, Drains: o.Drains, Pins: map[string]string{}, Bans: map[string][]string{}}
+	for _, p := range o.Pins {
+		s.Orders.Pins[p.Partition] = p.Member
+	}
+	for _, p := range o.Bans {
+		s.Orders.Bans[p.Partition] = append(s.Orders.Bans[p.Partition], p.Member)
+	}
+	for _, l := range o.Log {
+		s.Orders.Log = append(s.Orders.Log, OrderInfo{time.UnixMilli(l.At), l.Who, l.What, l.Why})
+	}
+}
+
+// remember fills in the past, and what it says about each partition.
+func (s *Status) remember(h *record.History) {
+	if h == nil {
+		return
+	}
+	for _, p := range h.Plans {
+		s.History = append(s.History, PlanInfo{p.ID, p.Gen, time.UnixMilli(p.At), p.Cause, int(p.Moves), int(p.Members)})
+	}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		for _, past := range s.History {
+			if past.Gen <= p.Gen {
+				p.Plan, p.Since, p.Because = past.Plan, past.Time, past.Because
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/internal/core"
 )
@@ -153,6 +155,9 @@ func (s *session) note(a *core.Action) {
 		e.Because = "a partition is pinned to a member that is not here: the pin is ignored"
 	default:
 		return
+	}
+	if e.Kind == EventCondition {
+		s.conditions.add(strings.TrimSpace(e.Partition+" "+e.Because), time.Now())
 	}
 	s.tell(e)
 }

@@ -132,3 +132,38 @@ func TestLeftIsTheRestOfTheLeaseAndZeroAfterIt(t *testing.T) {
 		leave()
 	})
 }
+
+func TestInspectShowsConditionsForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		fail := true
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Handle = nil
+			c.Source = rota.Func([]string{"q0"}, func(ctx context.Context, o rota.Ownership) error {
+				if fail {
+					fail = false
+					return errors.New("broken\n" + strings.Repeat("ü", 300))
+				}
+				select {
+				case <-o.Stop():
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		})
+		pass(3 * time.Second)
+		st, err := rota.Inspect(t.Context(), g.store, "test")
+		if err != nil || len(st.Members) != 1 || len(st.Members[0].Conditions) != 1 ||
+			!strings.HasPrefix(st.Members[0].Conditions[0], "q0: the source failed: broken ü") || len(st.Members[0].Conditions[0]) > 256 {
+			t.Errorf("%v, %+v", err, st.Members)
+		}
+		if st.LeaderName() != "c1" || st.NameOf("nobody") != "nobody" {
+			t.Errorf("the leader is called %s", st.LeaderName())
+		}
+		pass(time.Minute)
+		if st, err := rota.Inspect(t.Context(), g.store, "test"); err != nil || len(st.Members[0].Conditions) != 0 {
+			t.Errorf("a minute later: %v, %+v", err, st.Members)
+		}
+		leave()
+	})
+}
