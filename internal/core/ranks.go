@@ -8,96 +8,159 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Ranks renames numbers that are only compared, so that states which differ in
-// nothing else become the same state: generations, tokens and sequence numbers
-// keep their order and which of them follow directly on each other (a writer
-// takes the next one); revisions, write ids and the like keep only which are
-// equal. Collect from everything that shares the numbers, then Settle, then
-// append.
-type Ranks struct {
-	order []numbers // of which the order matters
-	alike []numbers // of which only equality matters
-	done  bool
+// A Shape is the canonical encoding of a node, an event or the like but for the
+// numbers that are only compared: generations, tokens, sequence numbers,
+// revisions. Those are kept apart, for what they are called depends on what else
+// is there.
+type Shape struct {
+	bytes   []byte
+	numbers []number
 }
 
-// A domain is a set of numbers that are compared with each other.
-type domain struct {
+// A number belongs to a domain, the set of numbers it is compared with.
+type number struct {
+	kind  byte // upper case: only equality matters
+	of    uint64
+	value uint64
+}
+
+// Shape is all that can make a difference to what n will do, and nothing else.
+// Times are relative to now.
+func (n *Node) Shape(now Time) *Shape { return shape(now, n.encode) }
+
+// Shape of an event, for whoever has several under way.
+func (ev *Event) Shape(now Time) *Shape { return shape(now, ev.encode) }
+
+// Shape of an action.
+func (a *Action) Shape(now Time) *Shape { return shape(now, a.encode) }
+
+// Shape of an entry of the store.
+func (x *Entry) Shape() *Shape { return shape(0, x.encode) }
+
+// A Grant is a token of a partition.
+type Grant struct {
+	ID    record.ID
+	Token record.Token
+}
+
+// SetGrants makes s the shape of these.
+func (s *Shape) SetGrants(all []Grant) {
+	e := encoder{Shape: Shape{s.bytes[:0], s.numbers[:0]}}
+	for _, g := range all {
+		e.token(g.ID, g.Token)
+	}
+	*s = e.Shape
+}
+
+func shape(now Time, encode func(*encoder)) *Shape {
+	e := encoder{now: now, Shape: Shape{make([]byte, 0, 256), make([]number, 0, 48)}}
+	encode(&e)
+	return &e.Shape
+}
+
+// Ranks renames the numbers in shapes that share them, so that states which
+// differ in nothing else become the same: where the order matters, numbers keep
+// it and which of them follow directly on each other (a writer takes the next
+// one); of the others only which are equal is kept.
+type Ranks struct {
+	domains []numbers
+	at      [256]uint8 // where a domain was found last, by its hash
+}
+
+// numbers are those of one domain.
+type numbers struct {
 	kind byte
 	of   uint64
-}
-
-// numbers are those of one domain. There are few of either, so looking through
-// them is quicker than a map.
-type numbers struct {
-	domain
 	all  []uint64
-	rank []uint64 // of the number at the same place, once settled
+	rank []uint64 // of the number at the same place
 }
 
-// NewRanks returns ranks that have collected nothing.
-func NewRanks() *Ranks { return &Ranks{} }
-
-// Reset forgets everything but the memory.
-func (r *Ranks) Reset() {
-	for i := range r.order {
-		r.order[i].all = r.order[i].all[:0]
+// Append appends the encoding of all the shapes together.
+func (r *Ranks) Append(dst []byte, shapes ...*Shape) []byte {
+	for i := range r.domains {
+		r.domains[i].all = r.domains[i].all[:0]
 	}
-	for i := range r.alike {
-		r.alike[i].all = r.alike[i].all[:0]
-	}
-	r.done = false
-}
-
-// in finds the numbers of a domain, or makes room for them.
-func in(all *[]numbers, d domain) *numbers {
-	for i := range *all {
-		if (*all)[i].domain == d {
-			return &(*all)[i]
+	for _, s := range shapes {
+		for i := range s.numbers {
+			x := &s.numbers[i]
+			n := r.domain(x)
+			if x.value != 0 && (x.kind > 'Z' || !slices.Contains(n.all, x.value)) {
+				n.all = append(n.all, x.value)
+			}
 		}
 	}
-	*all = append(*all, numbers{domain: d})
-	return &(*all)[len(*all)-1]
-}
-
-// Settle ends the collecting. Neighbours stay neighbours; any wider gap becomes
-// a gap of two. Zero stays zero.
-func (r *Ranks) Settle() {
-	for i := range r.order {
-		n := &r.order[i]
-		slices.Sort(n.all)
-		n.all = slices.Compact(n.all)
-		n.rank = n.rank[:0]
-		last, rank := uint64(0), uint64(0)
-		for _, v := range n.all {
-			rank += min(v-last, 2)
-			last = v
-			n.rank = append(n.rank, rank)
+	for i := range r.domains {
+		r.domains[i].settle()
+	}
+	for _, s := range shapes {
+		dst = append(dst, s.bytes...)
+		for i := range s.numbers {
+			dst = binary.AppendUvarint(dst, r.name(&s.numbers[i]))
 		}
 	}
-	r.done = true
+	return dst
 }
 
-// Token adds a token of partition id.
-func (r *Ranks) Token(id record.ID, t record.Token) { (&encoder{r: r}).token(id, t) }
-
-// AppendToken appends a token of partition id.
-func (r *Ranks) AppendToken(dst []byte, id record.ID, t record.Token) []byte {
-	e := &encoder{dst: dst, r: r}
-	e.token(id, t)
-	return e.dst
+// domain finds the numbers that x is compared with.
+func (r *Ranks) domain(x *number) *numbers {
+	h := uint8(x.of)*31 + x.kind
+	if i := int(r.at[h]); i < len(r.domains) && r.domains[i].kind == x.kind && r.domains[i].of == x.of {
+		return &r.domains[i]
+	}
+	i := slices.IndexFunc(r.domains, func(n numbers) bool { return n.kind == x.kind && n.of == x.of })
+	if i < 0 {
+		i = len(r.domains)
+		r.domains = append(r.domains, numbers{kind: x.kind, of: x.of})
+	}
+	r.at[h] = uint8(i)
+	return &r.domains[i]
 }
 
-// An encoder walks over a state twice: once to collect numbers, once to write.
+// settle ranks the numbers. Neighbours stay neighbours; any wider gap becomes a
+// gap of two. Zero stays zero.
+func (n *numbers) settle() {
+	if n.kind <= 'Z' {
+		return // in the order they come up
+	}
+	slices.Sort(n.all)
+	n.all = slices.Compact(n.all)
+	n.rank = n.rank[:0]
+	last, rank := uint64(0), uint64(0)
+	for _, v := range n.all {
+		rank += min(v-last, 2)
+		last = v
+		n.rank = append(n.rank, rank)
+	}
+}
+
+func (r *Ranks) name(x *number) uint64 {
+	if x.value == 0 {
+		return 0
+	}
+	n := r.domain(x)
+	if x.kind <= 'Z' {
+		return uint64(slices.Index(n.all, x.value) + 1)
+	}
+	for i, v := range n.all { // few: quicker than searching
+		if v == x.value {
+			return n.rank[i]
+		}
+	}
+	panic("core: a number that was not collected")
+}
+
+// An encoder walks over a state and makes its shape.
 type encoder struct {
-	dst []byte
+	Shape
 	now Time
-	r   *Ranks
 }
 
 func (e *encoder) num(v uint64) {
-	if e.r.done {
-		e.dst = binary.AppendUvarint(e.dst, v)
+	if v < 0x80 {
+		e.bytes = append(e.bytes, byte(v))
+		return
 	}
+	e.bytes = binary.AppendUvarint(e.bytes, v)
 }
 
 func (e *encoder) flag(v bool) {
@@ -109,40 +172,18 @@ func (e *encoder) flag(v bool) {
 }
 
 func (e *encoder) str(s string) {
-	if e.r.done {
-		e.num(uint64(len(s)))
-		e.dst = append(e.dst, s...)
-	}
+	e.num(uint64(len(s)))
+	e.bytes = append(e.bytes, s...)
 }
 
 // ranked writes a number whose order matters.
 func (e *encoder) ranked(kind byte, of, v uint64) {
-	if v == 0 {
-		e.num(0)
-		return
-	}
-	n := in(&e.r.order, domain{kind, of})
-	if !e.r.done {
-		n.all = append(n.all, v)
-		return
-	}
-	i, _ := slices.BinarySearch(n.all, v)
-	e.num(n.rank[i])
+	e.numbers = append(e.numbers, number{kind, of, v})
 }
 
-// named writes a number of which only equality matters: the how manieth it is.
+// named writes a number of which only equality matters.
 func (e *encoder) named(kind byte, of, v uint64) {
-	if v == 0 || !e.r.done {
-		e.num(0)
-		return
-	}
-	n := in(&e.r.alike, domain{kind, of})
-	i := slices.Index(n.all, v)
-	if i < 0 {
-		i = len(n.all)
-		n.all = append(n.all, v)
-	}
-	e.num(uint64(i + 1))
+	e.numbers = append(e.numbers, number{kind, of, v})
 }
 
 // until writes a deadline: how far off it is, nothing more once it has passed.
@@ -171,7 +212,7 @@ func (e *encoder) since(t Time, most time.Duration) {
 func (e *encoder) gen(v uint64)                   { e.ranked('g', 0, v) }
 func (e *encoder) inc(v uint32)                   { e.ranked('i', 0, uint64(v)) }
 func (e *encoder) seq(s record.Session, v uint64) { e.ranked('s', uint64(s), v) }
-func (e *encoder) rev(k Key, v Rev)               { e.named('r'+byte(k.Cell), uint64(k.Session), uint64(v)) }
+func (e *encoder) rev(k Key, v Rev)               { e.named('A'+byte(k.Cell), uint64(k.Session), uint64(v)) }
 func (e *encoder) session(s record.Session)       { e.num(uint64(s)) }
 
 func (e *encoder) token(id record.ID, t record.Token) {

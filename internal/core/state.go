@@ -29,29 +29,6 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// AppendState appends the canonical encoding of n to dst: all that can make a
-// difference to what n will do, and nothing else. Times are relative to now and
-// numbers renamed, with r if it has been settled over everything that shares
-// them, or over n alone if r is nil.
-func (n *Node) AppendState(dst []byte, r *Ranks) []byte {
-	if r == nil {
-		r = NewRanks()
-		n.Collect(r)
-		r.Settle()
-	}
-	return n.AppendStateAt(dst, n.now, r)
-}
-
-// AppendStateAt does the same for a node that was last stepped a while ago.
-func (n *Node) AppendStateAt(dst []byte, now Time, r *Ranks) []byte {
-	e := &encoder{dst: dst, now: now, r: r}
-	n.encode(e)
-	return e.dst
-}
-
-// Collect adds the numbers in n to r.
-func (n *Node) Collect(r *Ranks) { n.encode(&encoder{now: n.now, r: r}) }
-
 // longest is the greatest of what may be compared with an age; what never comes
 // is compared with none.
 func longest(all ...time.Duration) time.Duration {
@@ -297,7 +274,7 @@ func (e *encoder) plan(p *record.Plan) {
 	}
 	e.inc(p.Incarnation)
 	e.gen(p.Gen)
-	e.named('w', 0, p.Write)
+	e.named('W', 0, p.Write)
 	e.gen(p.Decided)
 	e.str(p.Server)
 	e.flag(p.Hold)
@@ -416,16 +393,6 @@ func (e *encoder) orders(o *record.Orders) {
 	e.flag(o.Freeze)
 }
 
-// AppendAction appends the canonical encoding of an action.
-func (a *Action) AppendAction(dst []byte, now Time, r *Ranks) []byte {
-	e := &encoder{dst: dst, now: now, r: r}
-	a.encode(e)
-	return e.dst
-}
-
-// Collect adds the numbers in a to r.
-func (a *Action) Collect(now Time, r *Ranks) { a.encode(&encoder{now: now, r: r}) }
-
 func (a *Action) encode(e *encoder) {
 	e.num(uint64(a.Do))
 	e.num(uint64(a.Verb))
@@ -449,16 +416,6 @@ func (a *Action) encode(e *encoder) {
 	e.flag(a.Watch.Orders)
 }
 
-// AppendEvent appends the canonical encoding of an event.
-func (ev *Event) AppendEvent(dst []byte, now Time, r *Ranks) []byte {
-	e := &encoder{dst: dst, now: now, r: r}
-	ev.encode(e)
-	return e.dst
-}
-
-// Collect adds the numbers in ev to r.
-func (ev *Event) Collect(now Time, r *Ranks) { ev.encode(&encoder{now: now, r: r}) }
-
 func (ev *Event) encode(e *encoder) {
 	e.num(uint64(ev.Kind))
 	e.num(uint64(ev.Verb))
@@ -470,15 +427,7 @@ func (ev *Event) encode(e *encoder) {
 	e.rev(ev.Key, ev.Rev)
 	e.num(uint64(len(ev.Entries)))
 	for i := range ev.Entries {
-		x := &ev.Entries[i]
-		e.num(uint64(x.Cell))
-		e.session(x.Session)
-		e.rev(x.Key, x.Rev)
-		e.flag(x.Deleted)
-		e.plan(x.Plan)
-		e.roster(x.Roster)
-		e.orders(x.Orders)
-		e.member(x.Member)
+		ev.Entries[i].encode(e)
 	}
 	e.num(uint64(ev.ID))
 	e.token(ev.ID, ev.Token)
@@ -488,4 +437,15 @@ func (ev *Event) encode(e *encoder) {
 	for i := range ev.Listing {
 		e.partition(&ev.Listing[i])
 	}
+}
+
+func (x *Entry) encode(e *encoder) {
+	e.num(uint64(x.Cell))
+	e.session(x.Session)
+	e.rev(x.Key, x.Rev)
+	e.flag(x.Deleted)
+	e.plan(x.Plan)
+	e.roster(x.Roster)
+	e.orders(x.Orders)
+	e.member(x.Member)
 }

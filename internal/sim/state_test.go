@@ -82,27 +82,19 @@ func TestEncodingIsRelative(t *testing.T) {
 
 // before encodes n together with what is about to happen to it.
 func before(n *core.Node, now core.Time, ev *core.Event) []byte {
-	r := core.NewRanks()
-	n.Collect(r)
-	ev.Collect(now, r)
-	r.Settle()
-	return ev.AppendEvent(n.AppendState(nil, r), now, r)
+	var r core.Ranks
+	return r.Append(nil, n.Shape(now), ev.Shape(now))
 }
 
 // outcome steps n and encodes what it does and becomes.
 func outcome(n *core.Node, now core.Time, ev *core.Event) []byte {
 	acts := n.Step(now, *ev)
-	r := core.NewRanks()
-	n.Collect(r)
+	shapes := []*core.Shape{n.Shape(now)}
 	for i := range acts {
-		acts[i].Collect(now, r)
+		shapes = append(shapes, acts[i].Shape(now))
 	}
-	r.Settle()
-	out := n.AppendState(nil, r)
-	for i := range acts {
-		out = acts[i].AppendAction(out, now, r)
-	}
-	return out
+	var r core.Ranks
+	return r.Append(nil, shapes...)
 }
 
 // perturb changes one number or flag in n's memory and names it.

@@ -1,0 +1,128 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A Fault is something that may go wrong. How often, is a configuration's.
+type Fault uint8
+
+const (
+	LoseRequest Fault = iota // a store call does not arrive
+	LoseAnswer               // it is done, but nobody hears of it
+	Late                     // it arrives at any later time, long after its caller gave up
+	Repeat                   // it arrives twice, the second time at any later time
+	Crash                    // a process is gone at once
+	CrashTwo                 // two at one instant
+	Freeze                   // a process is frozen, for as long as it likes
+	Sleep                    // a whole machine sleeps
+	Busy                     // a member's handlers take as long as they like to stop
+	Hang                     // or do not stop at all
+	Fail                     // a member's source fails, and the partition is given up
+	Leave                    // a member leaves
+	Stale                    // a watch shows a replaced version, late
+	Miss                     // a watch does not show a change
+	Gap                      // a member's watches break off
+	Hide                     // a listing lacks a member
+	Rollback                 // the store loses the newest version of the plan
+	Empty                    // the store loses everything
+	Effect                   // a handler's effect reaches the sink at any later time
+	Order                    // an operator gives the next order
+	Proof                    // the kernel proves a death
+	faults
+)
+
+var faultNames = [faults]string{"lost request", "lost answer", "late request", "repeated request", "crash", "crash of two", "freeze", "sleep",
+	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "hidden member", "rollback", "emptied store",
+	"effect", "order", "proof"}
+
+func (f Fault) String() string { return faultNames[f] }
+
+// Unlimited, as how often a fault may strike.
+const Unlimited = 255
+
+// A Member is one of the group.
+type Member struct {
+	Name        string        // c1, c2, … if empty; two may have the same
+	Lease, Beat time.Duration // 3 and 1 ticks if zero
+	Joins       bool          // at any time, not at the beginning
+}
+
+// A Config is a small world and what may go wrong in it. Everything that can
+// happen in it, in any order, is tried.
+type Config struct {
+	Name    string
+	Members []Member
+	Parts   []string
+	Mode    record.Mode
+	Tune    func(*core.Config)
+	Faults  map[Fault]uint8        // how often each may strike
+	Begin   bool                   // from an empty store; otherwise from a group at rest
+	Split   bool                   // between a call's effect and its answer anything may happen
+	Prompt  Prompt                 // what takes no time at all
+	Hidden  int                    // whom a listing may lack
+	Orders  []func(*record.Orders) // what operators order, in turn
+	Thaw    uint8                  // frozen for at most so many ticks; 0: for any time
+	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
+	Wait    uint8                  // a dead member is in the plan for at most so many ticks; 0: not asked
+	Reuse   bool                   // after a rollback the store gives the lost revisions out again
+	Catches []string               // defects that must be caught here
+	Most    int                    // states to be expected at most: more is a failure; 0: any number
+
+	// Defects of what surrounds the core.
+	clockStops bool // clocks stand still while a machine sleeps
+	blindSink  bool // the sink does not look at tokens
+}
+
+// Prompt is a set of things that take no time, so that nothing can happen in
+// between: a world with fewer of them has more states.
+type Prompt uint8
+
+const (
+	Sources Prompt = 1 << iota // a source lists, confirms and closes at once
+	Reads                      // a read is answered at once
+	Shows                      // a watch shows a change at once
+)
+
+// label is what transcripts call a member.
+func (c *Config) label(who int) string {
+	m := c.Members[who]
+	if m.Name == "" {
+		return fmt.Sprintf("c%d", who+1)
+	}
+	return fmt.Sprintf("%s/%d", m.Name, who+1)
+}
+
+// node makes the core of a member.
+func (c *Config) node(who int) *core.Node {
+	m := c.Members[who]
+	if m.Lease == 0 {
+		m.Lease, m.Beat = 3*tick, tick
+	}
+	if m.Name == "" {
+		m.Name = c.label(who)
+	}
+	cfg := &core.Config{Session: session(who), Name: m.Name, Mode: c.Mode, Timing: core.MakeTiming(m.Lease, m.Beat), Fresh: true, Era: 1, Hash: uint32(who)}
+	t := &cfg.Timing
+	t.Drain, t.Orphan, t.Grace = 2*tick, 3*tick, tick
+	t.Settle, t.SettleMax = 0, 0
+	t.Stuck, t.Ask, t.Keep, t.PollPlan, t.PollList = core.Forever, core.Forever, core.Forever, core.Forever, core.Forever
+	if c.Tune != nil {
+		c.Tune(cfg)
+	}
+	return core.New(cfg)
+}
+
+func (c *Config) part(name string) uint8 { return uint8(slices.Index(c.Parts, name)) }
+
+func (c *Config) partName(n uint8) string {
+	if int(n) >= len(c.Parts) {
+		return "an unknown partition"
+	}
+	return c.Parts[n]
+}

@@ -1,0 +1,511 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// A move is one thing that can happen next.
+type move struct {
+	op   op
+	who  uint8
+	arg  uint8
+	urge urge
+}
+
+// urge says when a move comes in the fair schedule, in which nothing goes wrong
+// any more and whatever can happen does.
+type urge uint8
+
+const (
+	first urge = iota // what was frozen goes on
+	soon              // within the tick
+	late              // sooner or later
+	clock             // then time passes
+	never             // faults and free will
+)
+
+type op uint8
+
+const (
+	opTime   op = iota
+	opArrive    // mail arg is delivered; a request is done and answered
+	opApply     // a request is done, its answer under way
+	opShow      // a watch shows what is at arg
+	opThaw      // a frozen process goes on
+	opJoin      // a waiting process starts
+	opStrike    // fault arg strikes who
+	opLose      // mail arg: the request is lost
+	opMute      // mail arg: the request is done, its answer lost
+	opDelay     // mail arg: the request will arrive any time later
+	opRepeat    // mail arg: it is done, and will arrive once more
+	opMiss      // a watch will not show what is at arg
+	opEffect    // a handler's effect on run arg
+	opTwo       // who and arg crash at one instant
+	opProve     // the kernel proves to who that arg is gone
+)
+
+// moves lists everything that can happen in w, in a fixed order.
+func (w *world) moves(dst []move) []move {
+	dst = dst[:0]
+	hurry := false
+	for i := range w.mail {
+		m := &w.mail[i]
+		if m.kind == lost {
+			continue
+		}
+		if m.kind != request && m.kind != effect && w.procs[m.who].state != up {
+			continue // it waits until its reader is awake
+		}
+		u := soon
+		if m.late {
+			u = late
+		} else {
+			hurry = true
+		}
+		n := uint8(i)
+		if m.kind == request && w.cfg.Split && !m.over {
+			dst = append(dst, move{opApply, m.who, n, u})
+		} else {
+			dst = append(dst, move{opArrive, m.who, n, u})
+		}
+		if m.kind == request && !m.late {
+			dst = w.strikeCall(dst, m.who, n)
+		}
+		if m.kind == answer && m.ev.Outcome != core.Unknown && w.cfg.Split && w.budget[LoseAnswer] > 0 {
+			dst = append(dst, move{opMute, m.who, n, never})
+		}
+	}
+	for i := range w.procs {
+		p := &w.procs[i]
+		if p.state != up {
+			continue
+		}
+		for j := range p.behind {
+			hurry = true
+			dst = append(dst, move{opShow, uint8(i), uint8(j), soon})
+			if w.budget[Miss] > 0 && !p.behind[j].first {
+				dst = append(dst, move{opMiss, uint8(i), uint8(j), never})
+			}
+		}
+	}
+	dst = w.strikes(dst)
+	if !hurry && !w.thawFirst() {
+		dst = append(dst, move{op: opTime, urge: clock})
+	}
+	return dst
+}
+
+// strikeCall lists what can happen to a request.
+func (w *world) strikeCall(dst []move, who, n uint8) []move {
+	if w.budget[LoseRequest] > 0 {
+		dst = append(dst, move{opLose, who, n, never})
+	}
+	if w.budget[LoseAnswer] > 0 && !w.cfg.Split {
+		dst = append(dst, move{opMute, who, n, never})
+	}
+	if w.mail[n].ev.Verb == core.Put {
+		if w.budget[Late] > 0 {
+			dst = append(dst, move{opDelay, who, n, never})
+		}
+		if w.budget[Repeat] > 0 {
+			dst = append(dst, move{opRepeat, who, n, never})
+		}
+	}
+	return dst
+}
+
+// strikes lists what can happen to processes and the store.
+func (w *world) strikes(dst []move) []move {
+	for i := range w.procs {
+		p, who := &w.procs[i], uint8(i)
+		switch p.state {
+		case paused, asleep:
+			dst = append(dst, move{opThaw, who, 0, first})
+		case waiting:
+			dst = append(dst, move{opJoin, who, 0, never})
+		}
+		if !p.alive() {
+			continue
+		}
+		for _, f := range [...]Fault{Crash, Freeze, Sleep, Busy, Hang, Fail, Leave, Gap} {
+			if w.budget[f] > 0 && w.can(p, f) {
+				dst = append(dst, move{opStrike, who, uint8(f), never})
+			}
+		}
+		if w.budget[CrashTwo] > 0 {
+			for j := range w.procs[:i] {
+				if w.procs[j].alive() {
+					dst = append(dst, move{opTwo, who, uint8(j), never})
+				}
+			}
+		}
+		if w.budget[Proof] > 0 && p.state == up {
+			for j := range w.procs {
+				if w.procs[j].state == gone && w.store.slot(memberKey(j)) != nil {
+					dst = append(dst, move{opProve, who, uint8(j), never})
+				}
+			}
+		}
+		if w.budget[Effect] > 0 && p.state == up && w.valid(p) {
+			for j := range p.runs {
+				dst = append(dst, move{opEffect, who, uint8(j), never})
+			}
+		}
+	}
+	for _, f := range [...]Fault{Rollback, Empty, Order} {
+		if w.budget[f] > 0 && w.can(nil, f) {
+			dst = append(dst, move{opStrike, 0, uint8(f), never})
+		}
+	}
+	return dst
+}
+
+// can tells whether fault f means anything now.
+func (w *world) can(p *proc, f Fault) bool {
+	switch f {
+	case Crash:
+		return true
+	case Freeze, Sleep, Gap:
+		return p.state == up
+	case Busy, Hang:
+		return p.state == up && !p.busy && !p.hung
+	case Fail:
+		return p.state == up && !p.fails
+	case Leave:
+		return p.state == up && !p.leaves
+	case Rollback:
+		return w.store.plan.old.Rev != 0
+	case Empty:
+		return w.store.plan.cur.Rev != 0
+	}
+	return true
+}
+
+// thawFirst: somebody has been frozen for as long as it may.
+func (w *world) thawFirst() bool {
+	return w.cfg.Thaw > 0 && slices.ContainsFunc(w.procs, func(p proc) bool { return p.state == paused && p.frozen >= w.cfg.Thaw })
+}
+
+func memberKey(who int) core.Key { return core.Key{Cell: core.MemberCell, Session: session(who)} }
+
+// spend takes one from a budget.
+func (w *world) spend(f Fault) {
+	if w.budget[f] != Unlimited {
+		w.budget[f]--
+	}
+}
+
+// do returns the world after a move.
+func (w *world) do(m move) *world {
+	w = w.clone()
+	who := int(m.who)
+	switch m.op {
+	case opTime:
+		w.pass()
+	case opArrive:
+		w.arrive(w.unpost(int(m.arg)))
+	case opApply:
+		x := w.unpost(int(m.arg))
+		x.ev, x.kind, x.shape = w.apply(&x), answer, nil
+		if !x.late {
+			w.post(x)
+		}
+	case opShow:
+		w.show(who, int(m.arg))
+	case opMiss:
+		w.spend(Miss)
+		p := &w.procs[who]
+		p.behind = slices.Delete(slices.Clone(p.behind), int(m.arg), int(m.arg)+1)
+	case opThaw:
+		p := &w.procs[who]
+		slept := p.state == asleep
+		p.state, p.frozen = up, 0
+		if slept && !w.cfg.clockStops {
+			w.step(who, &core.Event{Kind: core.Jumped, Flag: true})
+		}
+	case opJoin:
+		w.join(who)
+	case opStrike:
+		w.spend(Fault(m.arg))
+		w.strike(who, Fault(m.arg))
+	case opLose:
+		w.spend(LoseRequest)
+		w.giveUp(w.unpost(int(m.arg)))
+	case opMute:
+		w.spend(LoseAnswer)
+		x := w.unpost(int(m.arg))
+		if x.kind == request {
+			w.apply(&x)
+		}
+		w.giveUp(x)
+	case opDelay:
+		w.spend(Late)
+		x := w.unpost(int(m.arg))
+		w.giveUp(x)
+		x.late, x.over = true, true
+		w.post(x)
+	case opRepeat:
+		w.spend(Repeat)
+		again := w.mail[m.arg]
+		again.late, again.over = true, true
+		w.arrive(w.unpost(int(m.arg)))
+		w.post(again)
+	case opEffect:
+		w.spend(Effect)
+		r := w.procs[who].runs[m.arg]
+		w.post(mail{kind: effect, who: m.who, late: true, run: run{id: r.id, part: r.part, token: r.token}})
+	case opTwo:
+		w.spend(CrashTwo)
+		w.kill(who)
+		w.kill(int(m.arg))
+	case opProve:
+		w.spend(Proof)
+		w.step(who, &core.Event{Kind: core.Proven, Session: session(int(m.arg))})
+	}
+	w.promptly()
+	w.judge()
+	return w
+}
+
+// promptly does what takes no time.
+func (w *world) promptly() {
+	for w.cfg.Prompt != 0 && w.bad == nil {
+		i := slices.IndexFunc(w.mail, func(m mail) bool {
+			switch m.kind {
+			case listing, started, closed:
+				return w.cfg.Prompt&Sources != 0 && w.procs[m.who].state == up
+			case request:
+				return w.cfg.Prompt&Reads != 0 && m.ev.Verb != core.Put && m.ev.Verb != core.Delete && !m.late && w.procs[m.who].state == up
+			}
+			return false
+		})
+		if i >= 0 {
+			w.arrive(w.unpost(i))
+			continue
+		}
+		if w.cfg.Prompt&Shows == 0 {
+			return
+		}
+		i = slices.IndexFunc(w.procs, func(p proc) bool { return p.state == up && len(p.behind) > 0 })
+		if i < 0 {
+			return
+		}
+		w.show(i, 0)
+	}
+}
+
+func (w *world) show(who, i int) {
+	p := &w.procs[who]
+	ev := w.shown(p.behind[i])
+	p.behind = slices.Delete(slices.Clone(p.behind), i, i+1)
+	w.step(who, &ev)
+}
+
+// giveUp: the caller of m will hear that nobody knows.
+func (w *world) giveUp(m mail) {
+	if !m.over && w.procs[m.who].alive() {
+		w.post(mail{kind: lost, who: m.who, ev: core.Event{Kind: core.Answer, Verb: m.ev.Verb, Key: m.ev.Key}})
+	}
+}
+
+func (w *world) join(who int) {
+	p := &w.procs[who]
+	p.node, p.state = w.cfg.node(who), up
+	for _, c := range [...]core.Cell{core.PlanCell, core.RosterCell} {
+		if w.store.slot(core.Key{Cell: c}).cur.Rev != 0 {
+			p.owe(unseen{core.Key{Cell: c}, true})
+		}
+	}
+	w.step(who, &core.Event{Kind: core.Begin})
+}
+
+// pass lets a tick pass. Whoever is awake and has a deadline by then notices.
+func (w *world) pass() {
+	w.now = w.now.Add(tick)
+	for i := range w.mail {
+		if m := w.mail[i]; m.kind == lost {
+			m.kind, m.ev.Outcome, m.shape = answer, core.Unknown, nil
+			w.mail[i] = m
+		}
+	}
+	slices.SortStableFunc(w.mail, order)
+	if w.cfg.Wait > 0 {
+		w.age()
+	}
+	for i := range w.procs {
+		p := &w.procs[i]
+		switch p.state {
+		case asleep:
+			if w.cfg.clockStops {
+				p.held += core.Time(tick)
+			}
+		case paused:
+			if w.cfg.Thaw > 0 {
+				p.frozen++
+			}
+		case up:
+			if p.node.Next() <= w.local(p) {
+				w.step(i, &core.Event{Kind: core.Tick})
+			}
+		}
+	}
+}
+
+// arrive delivers mail.
+func (w *world) arrive(m mail) {
+	who := int(m.who)
+	p := &w.procs[who]
+	switch m.kind {
+	case request:
+		ev := w.apply(&m)
+		if m.over || !p.alive() {
+			return
+		}
+		if p.state != up {
+			w.post(mail{kind: answer, who: m.who, ev: ev})
+			return
+		}
+		w.step(who, &ev)
+	case answer:
+		w.step(who, &m.ev)
+	case show:
+		w.step(who, &m.ev)
+	case started:
+		w.step(who, &core.Event{Kind: core.Started, ID: m.run.id, Token: m.run.token})
+	case givenUp, stopped:
+		i := slices.IndexFunc(p.runs, func(r run) bool { return r.id == m.run.id && r.token == m.run.token })
+		if i < 0 {
+			return
+		}
+		p.runs = slices.Delete(slices.Clone(p.runs), i, i+1)
+		w.mail = slices.DeleteFunc(w.mail, func(x mail) bool {
+			return x.who == m.who && x.run == m.run && (x.kind == started || x.kind == stopped || x.kind == givenUp)
+		})
+		kind := core.Stopped
+		if m.kind == givenUp {
+			kind = core.GivenUp
+		}
+		w.step(who, &core.Event{Kind: kind, ID: m.run.id, Token: m.run.token})
+	case listing:
+		ev := core.Event{Kind: core.Listed}
+		for _, name := range w.cfg.Parts {
+			ev.Listing = append(ev.Listing, record.Partition{Name: name})
+		}
+		w.step(who, &ev)
+	case closed:
+		w.step(who, &core.Event{Kind: core.Closed})
+	case gap:
+		w.gap(who)
+	case effect:
+		w.land(who, &m.run)
+	}
+}
+
+func (w *world) strike(who int, f Fault) {
+	p := &w.procs[who]
+	switch f {
+	case Crash:
+		w.kill(who)
+	case Freeze:
+		p.state = paused
+	case Sleep:
+		p.state = asleep
+	case Busy:
+		p.busy = true
+	case Hang:
+		p.hung = true
+		w.mail = slices.DeleteFunc(w.mail, func(m mail) bool { return m.kind == stopped && int(m.who) == who })
+	case Fail:
+		p.fails = true
+		for i := range w.mail {
+			if m := &w.mail[i]; m.kind == started && int(m.who) == who {
+				m.kind = givenUp
+			}
+		}
+		slices.SortStableFunc(w.mail, order)
+	case Leave:
+		p.leaves = true
+		w.step(who, &core.Event{Kind: core.Leave})
+	case Gap:
+		w.gap(who)
+	case Order:
+		w.order()
+	case Rollback:
+		c := &w.store.plan
+		*c = slot{cur: c.old, shape: c.oldShape}
+		if w.cfg.Reuse {
+			w.store.rev = c.cur.Rev
+		}
+		w.lose()
+	case Empty:
+		w.store = store{rev: w.store.rev, plan: slot{cur: core.Entry{Key: core.Key{Cell: core.PlanCell}}}}
+		w.lose()
+	}
+}
+
+// lose: the store was restored; everybody connects anew.
+func (w *world) lose() {
+	w.rolled = true
+	for i := range w.procs {
+		if w.procs[i].alive() {
+			w.procs[i].behind = nil
+			w.post(mail{kind: gap, who: uint8(i)})
+		}
+	}
+}
+
+// order writes an operator's next order.
+func (w *world) order() {
+	n := len(w.cfg.Orders) - int(w.budget[Order]) - 1
+	next := record.Orders{}
+	if o := w.store.orders.cur.Orders; o != nil {
+		next = *o
+	}
+	next.Ver++
+	w.cfg.Orders[n](&next)
+	w.put(core.Entry{Key: core.Key{Cell: core.OrdersCell}, Orders: &next}, w.store.orders.cur.Rev, false)
+}
+
+// tell says what a move is, in w, before it is made.
+func (w *world) tell(m move) string {
+	name := w.cfg.label(int(m.who))
+	switch m.op {
+	case opTime:
+		return "a tick passes"
+	case opArrive, opApply:
+		return w.tellMail(&w.mail[m.arg])
+	case opShow:
+		return fmt.Sprintf("%s sees %s", name, w.tellKey(w.procs[m.who].behind[m.arg].key))
+	case opMiss:
+		return fmt.Sprintf("%s is not shown %s", name, w.tellKey(w.procs[m.who].behind[m.arg].key))
+	case opThaw:
+		return name + " wakes up"
+	case opJoin:
+		return name + " starts"
+	case opStrike:
+		if f := Fault(m.arg); f == Rollback || f == Empty || f == Order {
+			return f.String()
+		}
+		return fmt.Sprintf("%s: %s", name, Fault(m.arg))
+	case opLose:
+		return "lost: " + w.tellMail(&w.mail[m.arg])
+	case opMute:
+		return "answer lost: " + w.tellMail(&w.mail[m.arg])
+	case opDelay:
+		return "delayed: " + w.tellMail(&w.mail[m.arg])
+	case opRepeat:
+		return "and once more later: " + w.tellMail(&w.mail[m.arg])
+	case opEffect:
+		r := w.procs[m.who].runs[m.arg]
+		return fmt.Sprintf("%s sends an effect on %s@%s", name, w.cfg.partName(r.part), r.token)
+	case opTwo:
+		return fmt.Sprintf("%s and %s crash", name, w.cfg.label(int(m.arg)))
+	case opProve:
+		return fmt.Sprintf("%s is shown a proof that %s is gone", name, w.cfg.label(int(m.arg)))
+	}
+	return "?"
+}
