@@ -20,7 +20,7 @@ import (
 // keeps the folder: then nobody can renew a lease.
 func Embed(dir string, opts ...Option) rota.Store {
 	l := newLink("embed:"+dir, opts)
-	e := &embedded{store: &store{link: l}}
+	e := &embedded{store: newStore(l, l.set.bucket)}
 	l.set.synced = true
 	l.serve, l.lost = e.begin, e.orphaned
 	return e

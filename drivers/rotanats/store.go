@@ -28,7 +28,7 @@ func Store(address string, opts ...Option) rota.Store {
 	if l.bad == nil && l.set.folder != "" {
 		return Embed(l.set.folder, opts...)
 	}
-	return &store{link: l}
+	return newStore(l, l.set.bucket)
 }
 
 // Check tells what is wrong with an address, without connecting to it.
@@ -40,9 +40,12 @@ func Check(address string, opts ...Option) error {
 // store is a rota.Store on one link.
 type store struct {
 	*link
+	name   string // of the bucket
 	mu     sync.Mutex
 	bucket *bucket // as the server has it; nil until it was looked at
 }
+
+func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
 
 // A bucket is what the server says of ours.
 type bucket struct {
@@ -73,22 +76,22 @@ const (
 // there ever was would leave one.
 const markTime = time.Hour
 
-func (s *store) stream() string { return "KV_" + s.set.bucket }
+func (s *store) stream() string { return "KV_" + s.name }
 
 // subject is where a key is written. Slashes become dots, so that a prefix can
 // be subscribed to; keys have no dots.
 func (s *store) subject(key string) string {
-	return "$KV." + s.set.bucket + "." + strings.ReplaceAll(key, "/", ".")
+	return "$KV." + s.name + "." + strings.ReplaceAll(key, "/", ".")
 }
 
 // echo is where the server repeats what it has accepted. The subject itself
 // carries also what will be refused.
 func (s *store) echo(key string) string {
-	return "_rota." + s.set.bucket + "." + strings.ReplaceAll(key, "/", ".")
+	return "_rota." + s.name + "." + strings.ReplaceAll(key, "/", ".")
 }
 
 func (s *store) key(subject string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(subject, "$KV."+s.set.bucket+"."), ".", "/")
+	return strings.ReplaceAll(strings.TrimPrefix(subject, "$KV."+s.name+"."), ".", "/")
 }
 
 // checkKey refuses what would be another subject than meant.
@@ -346,7 +349,7 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 		err = s.make(ctx, &info)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", s.set.bucket, err)
+		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
 		return nil, err
@@ -373,10 +376,10 @@ func (s *store) make(ctx context.Context, info *streamInfo) error {
 		return err
 	}
 	c := jetstream.StreamConfig{
-		Name: s.stream(), Subjects: []string{"$KV." + s.set.bucket + ".>"}, Description: "records of rota",
+		Name: s.stream(), Subjects: []string{"$KV." + s.name + ".>"}, Description: "records of rota",
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
-		RePublish: &jetstream.RePublish{Source: "$KV." + s.set.bucket + ".>", Destination: "_rota." + s.set.bucket + ".>"},
+		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
 		Replicas:  s.set.replicas,
 	}
 	if c.Replicas == 0 {
@@ -405,12 +408,12 @@ func (s *store) suits(c *jetstream.StreamConfig) error {
 		wrong = "it drops old records when it is full"
 	case c.Mirror != nil || len(c.Sources) > 0:
 		wrong = "it is a copy of another"
-	case c.RePublish == nil || c.RePublish.Destination != "_rota."+s.set.bucket+".>" || c.RePublish.HeadersOnly:
-		wrong = "it was not made by rota and does not repeat changes on _rota." + s.set.bucket + ".>"
+	case c.RePublish == nil || c.RePublish.Destination != "_rota."+s.name+".>" || c.RePublish.HeadersOnly:
+		wrong = "it was not made by rota and does not repeat changes on _rota." + s.name + ".>"
 	default:
 		return nil
 	}
-	return fmt.Errorf("rotanats: bucket %s does not suit: %s; choose another with bucket=NAME, and rota makes it", s.set.bucket, wrong)
+	return fmt.Errorf("rotanats: bucket %s does not suit: %s; choose another with bucket=NAME, and rota makes it", s.name, wrong)
 }
 
 func (s *store) Close() error {
@@ -459,7 +462,7 @@ func (s *store) Identity(ctx context.Context) (string, error) {
 }
 
 // String names the server without secrets.
-func (s *store) String() string { return fmt.Sprintf("%v bucket %s", s.set, s.set.bucket) }
+func (s *store) String() string { return fmt.Sprintf("%v bucket %s", s.set, s.name) }
 
 // Format keeps secrets out of every verb.
 func (s *store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }

@@ -258,7 +258,7 @@ func (w *watch) heard(msg *nats.Msg) {
 	if err != nil {
 		return // somebody else's: the server numbers all it repeats
 	}
-	key := strings.ReplaceAll(strings.TrimPrefix(msg.Subject, "_rota."+w.s.set.bucket+"."), ".", "/")
+	key := strings.ReplaceAll(strings.TrimPrefix(msg.Subject, "_rota."+w.s.name+"."), ".", "/")
 	w.show(rota.Entry{Key: key, Value: msg.Data, Rev: rota.Rev(rev), Deleted: msg.Header.Get(headerOperation) != ""})
 }
 

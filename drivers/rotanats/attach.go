@@ -1,0 +1,202 @@
+package rotanats
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+)
+
+// A post says which JetStream consumer of a partition is the present one, and
+// who uses it. It changes by compare-and-set, to the same or a higher token. Names
+// alone cannot tell: to find one's predecessor among ten thousand consumers, all
+// would have to be listed.
+type post struct {
+	Token    rota.Token `json:"token"`
+	Consumer string     `json:"consumer"`
+	Start    uint64     `json:"start"`            // where the consumer began
+	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
+	Released bool       `json:"released"`         // its last owner has settled all it was given and will not ask again
+}
+
+// Metadata of our consumers.
+const (
+	metaDurable = "rota.durable"
+	metaToken   = "rota.token"
+)
+
+const codeNoConsumer = 10014
+
+// ackTime is longer than anything: whoever owns a partition tries again in place,
+// and whoever does not any more has lost its consumer. Redelivery by the clock
+// would only break the order.
+const ackTime = 7 * 24 * time.Hour
+
+// consumerInfo is what JetStream tells of a consumer.
+type consumerInfo struct {
+	Name          string                   `json:"name"`
+	Config        jetstream.ConsumerConfig `json:"config"`
+	Delivered     pair                     `json:"delivered"`
+	AckFloor      pair                     `json:"ack_floor"`
+	NumAckPending int                      `json:"num_ack_pending"`
+	NumPending    uint64                   `json:"num_pending"`
+}
+
+type pair struct {
+	Consumer uint64 `json:"consumer_seq"`
+	Stream   uint64 `json:"stream_seq"`
+}
+
+// A claim is a consumer that this ownership may use.
+type claim struct {
+	post
+	key  string   // of the post
+	rev  rota.Rev // of the post
+	next uint64   // number of the next delivery
+	all  bool     // settling one settles all before it
+}
+
+// place is the key of a partition's post.
+func (s *source) place(partition string) (key, short string) {
+	sum := sha256.Sum256([]byte(s.set.stream + "\x00" + s.set.durable + "\x00" + partition))
+	short = hex.EncodeToString(sum[:8])
+	return "post/" + hex.EncodeToString(sum[:16]), short
+}
+
+// attach finds the consumer to use: the present one if its last owner has
+// released it, with nothing open; otherwise a new one that begins behind what is
+// settled. The old one is removed, and with it whatever its owner still asks or
+// settles.
+func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error) {
+	f, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := own.Check(); err != nil {
+		return nil, err
+	}
+	key, short := s.place(own.Partition())
+	c := &claim{key: key, all: !f.queue}
+	e, err := s.posts.Get(ctx, key)
+	switch {
+	case errors.Is(err, rota.ErrNotFound):
+		return c, s.replace(ctx, own, f, c, short, nil)
+	case err != nil:
+		return nil, err
+	}
+	c.rev = e.Rev
+	if err := json.Unmarshal(e.Value, &c.post); err != nil {
+		return nil, fmt.Errorf("rotanats: the post of %s: %w", own.Partition(), err)
+	}
+	if c.Token > own.Token() {
+		return nil, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), c.Token, rota.ErrLost)
+	}
+	var info consumerInfo
+	err = s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+c.Consumer, nil, &info)
+	switch {
+	case code(err) == codeNoConsumer:
+		return c, s.replace(ctx, own, f, c, short, nil)
+	case err != nil:
+		return nil, fmt.Errorf("rotanats: consumer %s: %w", c.Consumer, err)
+	case c.Released && info.NumAckPending == 0:
+		c.next = info.Delivered.Consumer + 1
+		return c, s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Start: c.Start})
+	}
+	return c, s.replace(ctx, own, f, c, short, &info)
+}
+
+// replace makes a new consumer in the place of c's.
+func (s *source) replace(ctx context.Context, own rota.Ownership, f *facts, c *claim, short string, old *consumerInfo) error {
+	former, left := c.Consumer, c.Former
+	next := post{Token: own.Token(), Former: former, Consumer: fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6]), Start: max(c.Start, 1)}
+	if old != nil {
+		next.Start = max(next.Start, old.AckFloor.Stream+1)
+	}
+	cfg := jetstream.ConsumerConfig{
+		Name: next.Consumer, Durable: next.Consumer, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
+		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.prefetch, MaxWaiting: 16,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
+		Metadata: map[string]string{metaDurable: s.set.durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
+	}
+	if err := s.remove(ctx, own, left); err != nil {
+		return err
+	}
+	if f.queue { // of a work queue each message has one consumer, and goes when it is settled
+		cfg.AckPolicy, cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy, 0
+		if err := s.remove(ctx, own, former); err != nil {
+			return err
+		}
+	}
+	q := map[string]any{"stream_name": s.set.stream, "config": cfg, "action": "create"}
+	var made consumerInfo
+	if err := s.ask(ctx, "CONSUMER.CREATE."+s.set.stream+"."+next.Consumer+"."+own.Partition(), q, &made); err != nil {
+		return fmt.Errorf("rotanats: make a consumer of %s: %w", own.Partition(), err)
+	}
+	if err := s.record(ctx, own, c, next); err != nil {
+		s.remove(context.WithoutCancel(ctx), own, next.Consumer) // nobody will know of it
+		return err
+	}
+	c.next = 1
+	if !f.queue {
+		if err := s.remove(ctx, own, former); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record changes the post. Losing means that another owner has come.
+func (s *source) record(ctx context.Context, own rota.Ownership, c *claim, p post) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return own.Settle(func() error {
+		rev, err := s.posts.Put(ctx, c.key, text, c.rev)
+		if err != nil {
+			return fmt.Errorf("the post of %s: %w", own.Partition(), err)
+		}
+		c.post, c.rev = p, rev
+		return nil
+	})
+}
+
+func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string) error {
+	if consumer == "" {
+		return nil
+	}
+	if err := own.Check(); err != nil {
+		return err
+	}
+	var done struct{}
+	err := s.ask(ctx, "CONSUMER.DELETE."+s.set.stream+"."+consumer, nil, &done)
+	if err != nil && code(err) != codeNoConsumer {
+		return fmt.Errorf("rotanats: remove consumer %s: %w", consumer, err)
+	}
+	return nil
+}
+
+// acknowledged reads a stream's answer to a publication.
+func acknowledged(r *nats.Msg) error {
+	var ack struct {
+		answer
+		Stream string `json:"stream"`
+	}
+	if err := json.Unmarshal(r.Data, &ack); err != nil {
+		return err
+	}
+	if ack.Error == nil && ack.Stream == "" {
+		return errors.New("no stream has stored it")
+	}
+	return ack.err()
+}

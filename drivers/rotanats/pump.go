@@ -1,0 +1,309 @@
+package rotanats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rota-dev/rota"
+)
+
+// A pump fetches messages of one partition, delivers and settles them.
+type pump struct {
+	s     *source
+	own   rota.Ownership
+	claim *claim
+	nc    *nats.Conn
+	now   *life
+	sub   *nats.Subscription
+	in    chan *nats.Msg // what was fetched
+	buf   []rota.Message // of the batch in hand
+	acks  []string       // where to settle each of buf
+
+	wanted int           // asked for and not arrived
+	window int           // how many to have fetched or asked for
+	each   time.Duration // what a message takes, lately
+	ending bool          // nothing more is asked for
+	last   string        // where the newest settled message was settled
+}
+
+// Timing of a pump.
+const (
+	// What was fetched is finished before a stop, so it must not take long.
+	finishTime = 20 * time.Millisecond
+	firstAsk   = 8  // before it is known what a message takes
+	batchMost  = 64 // delivered and settled at once
+	askTime    = 30 * time.Second
+	pulseTime  = 5 * time.Second // how often the broker shows that it still has the question
+	stopTime   = 5 * time.Second
+)
+
+var (
+	errBroken  = errors.New("rotanats: the broker has lost track of what it delivered")
+	errSilence = errors.New("rotanats: the broker has forgotten what it was asked for")
+)
+
+func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pump, error) {
+	nc, now, err := s.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, window: min(firstAsk, s.set.prefetch)}
+	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
+	if p.sub, err = nc.ChanSubscribe(nats.NewInbox(), p.in); err != nil {
+		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
+	}
+	if err := p.ask(); err != nil {
+		p.sub.Unsubscribe()
+		return nil, err
+	}
+	return p, nil
+}
+
+// ask keeps the window filled. It asks for half of it at a time, at least.
+func (p *pump) ask() error {
+	have := p.wanted + len(p.in)
+	if p.ending || have > p.window/2 {
+		return nil
+	}
+	n := p.window - have
+	q, err := json.Marshal(map[string]int64{"batch": int64(n), "expires": int64(askTime), "idle_heartbeat": int64(pulseTime)})
+	if err != nil {
+		return err
+	}
+	subject := "$JS.API.CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer
+	if err := p.nc.PublishRequest(subject, p.sub.Subject, q); err != nil {
+		return fmt.Errorf("rotanats: ask for messages of %s: %w", p.own.Partition(), err)
+	}
+	p.wanted += n
+	return nil
+}
+
+// run delivers until it is told to stop; then it finishes what was fetched and
+// leaves the consumer to the next owner.
+func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
+	defer p.sub.Unsubscribe()
+	pulse := time.NewTimer(2 * pulseTime)
+	defer pulse.Stop()
+	for {
+		// First of all, so that a stop is not one among many that are ready.
+		select {
+		case <-p.own.Stop():
+			return p.stop(ctx, deliver)
+		default:
+		}
+		select {
+		case msg := <-p.in:
+			pulse.Reset(2 * pulseTime)
+			if err := p.batch(msg); err != nil {
+				return err
+			}
+			if err := p.hand(ctx, deliver); err != nil {
+				return p.ended(err)
+			}
+			if err := p.ask(); err != nil {
+				return err
+			}
+		case <-p.own.Stop():
+			return p.stop(ctx, deliver)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.now.Done():
+			return errGone
+		case <-pulse.C:
+			return errSilence
+		}
+	}
+}
+
+// ended: a handler that gives up its partition ends this in good order, too.
+func (p *pump) ended(err error) error {
+	if errors.Is(err, rota.ErrStop) {
+		return nil // what is left unsettled makes the next owner replace the consumer
+	}
+	return err
+}
+
+// stop: the broker sends nothing more, what it has sent is dealt with, and if
+// nothing is open the consumer is released.
+func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
+	brief, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	p.ending = true
+	if err := p.sub.Drain(); err != nil {
+		return errGone
+	}
+	if err := p.nc.FlushWithContext(brief); err != nil {
+		return errGone
+	}
+	for len(p.in) > 0 { // after the flush nothing comes behind it
+		if err := p.batch(<-p.in); err != nil {
+			return err
+		}
+		if err := p.hand(ctx, deliver); err != nil {
+			return p.ended(err)
+		}
+	}
+	return p.release(brief)
+}
+
+// release lets the next owner use the consumer, if the broker, too, knows of
+// nothing open. Otherwise the next owner makes its own: that costs a moment, and
+// nothing else.
+func (p *pump) release(ctx context.Context) error {
+	if p.last != "" { // the broker answers when all before it is settled, too
+		msg := nats.NewMsg(p.last)
+		msg.Data = []byte("+ACK")
+		if err := p.own.Settle(func() error { _, err := p.s.request(ctx, msg); return err }); err != nil {
+			return p.calm(err)
+		}
+	}
+	var info consumerInfo
+	if err := p.s.ask(ctx, "CONSUMER.INFO."+p.s.set.stream+"."+p.claim.Consumer, nil, &info); err != nil || info.NumAckPending > 0 {
+		return p.calm(err)
+	}
+	q := p.claim.post
+	q.Released, q.Former = true, ""
+	return p.calm(p.s.record(ctx, p.own, p.claim, q))
+}
+
+// calm: all is settled; that it could not be said is no reason to fail.
+func (p *pump) calm(err error) error {
+	if errors.Is(err, rota.ErrLost) {
+		return err
+	}
+	if err != nil {
+		p.s.set.log.Debug("not released", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+	}
+	return nil
+}
+
+// batch takes a message and those that wait behind it.
+func (p *pump) batch(msg *nats.Msg) error {
+	p.buf, p.acks = p.buf[:0], p.acks[:0]
+	for {
+		if err := p.take(msg); err != nil {
+			return err
+		}
+		if len(p.buf) >= batchMost {
+			return nil
+		}
+		select {
+		case msg = <-p.in:
+		default:
+			return nil
+		}
+	}
+}
+
+// take reads one message. JetStream numbers what a consumer delivers: a number
+// left out, or a message that comes again, is one that went astray, and would
+// come out of order.
+func (p *pump) take(msg *nats.Msg) error {
+	if status := msg.Header.Get("Status"); status != "" && msg.Reply == "" {
+		return p.word(status, msg)
+	}
+	at, err := readPlace(msg.Reply)
+	if err != nil {
+		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
+	}
+	p.wanted--
+	if at.delivery != p.claim.next || at.tries != 1 {
+		return errBroken
+	}
+	p.claim.next++
+	m := rota.Message{Value: msg.Data, Time: time.Unix(0, at.time), Position: at.sequence}
+	for k, vs := range msg.Header {
+		for _, v := range vs {
+			m.Headers = append(m.Headers, rota.Header{Key: k, Value: []byte(v)})
+		}
+	}
+	if m.ID = msg.Header.Get(nats.MsgIdHdr); m.ID == "" {
+		m.ID = p.s.set.stream + "-" + strconv.FormatUint(at.sequence, 10)
+	}
+	p.buf, p.acks = append(p.buf, m), append(p.acks, msg.Reply)
+	return nil
+}
+
+// word is what the broker says about a question.
+func (p *pump) word(status string, msg *nats.Msg) error {
+	switch status {
+	case "100": // it still has it
+		return nil
+	case "404", "408", "409":
+		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
+		if err == nil {
+			p.wanted = max(0, p.wanted-open)
+			return p.ask()
+		}
+	}
+	return fmt.Errorf("rotanats: consumer %s: %s %s", p.claim.Consumer, status, msg.Header.Get("Description"))
+}
+
+// hand delivers the batch and settles what is done, until all of it is.
+func (p *pump) hand(ctx context.Context, deliver rota.Deliver) error {
+	msgs, acks := p.buf, p.acks
+	for len(msgs) > 0 {
+		begun := time.Now()
+		n, err := deliver(ctx, msgs...)
+		p.learn(time.Since(begun), max(n, 1))
+		if errors.Is(err, rota.ErrLost) {
+			return err
+		}
+		if n > 0 {
+			if err := p.settle(acks[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, rota.ErrDead) {
+			if err := p.bury(ctx, &msgs[n], acks[n], err); err != nil {
+				return err
+			}
+			n++
+		} else if err != nil {
+			return err
+		}
+		msgs, acks = msgs[n:], acks[n:]
+	}
+	return nil
+}
+
+// settle tells the broker that messages are done.
+func (p *pump) settle(acks []string) error {
+	if p.claim.all {
+		acks = acks[len(acks)-1:]
+	}
+	return p.own.Settle(func() error {
+		for _, ack := range acks {
+			if err := p.nc.Publish(ack, nil); err != nil {
+				return err
+			}
+			p.last = ack
+		}
+		return nil
+	})
+}
+
+// bury stores a message where the dead are, then settles it.
+func (p *pump) bury(ctx context.Context, msg *rota.Message, ack string, because error) error {
+	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own.Partition(), msg, because) })
+	if err != nil {
+		return err
+	}
+	return p.settle([]string{ack})
+}
+
+// learn adapts how much is fetched ahead to what a message takes.
+func (p *pump) learn(took time.Duration, n int) {
+	each := took / time.Duration(n)
+	if p.each == 0 {
+		p.each = each
+	}
+	p.each += (each - p.each) / 4
+	p.window = int(min(max(finishTime/max(p.each, 1), 1), time.Duration(p.s.set.prefetch)))
+}

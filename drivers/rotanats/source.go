@@ -1,0 +1,364 @@
+package rotanats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+)
+
+// Source consumes a JetStream stream whose subjects are the partitions, at an
+// address like
+//
+//	nats://host:4222?stream=ORDERS&subject=orders.*&partitions=64
+//	embed:DIR?stream=ORDERS&subject=orders.*
+//
+// With a number of partitions they are orders.0 to orders.63; without, they are
+// the subjects that the stream has messages for, and more as they appear.
+//
+// Messages of a partition arrive in order, also when its owner was killed: the
+// next one then replaces the JetStream consumer by one of its own, which begins
+// behind the last message settled, and the former owner's is gone. An owner that
+// stops in good order leaves its consumer to the next. A message that was
+// handled but not settled when its owner died comes again.
+func Source(address string, opts ...Option) rota.Source {
+	l := newLink(address, opts)
+	s := &source{link: l, posts: newStore(l, sourceBucket)}
+	if l.bad == nil {
+		l.bad = s.check()
+	}
+	return s
+}
+
+// sourceBucket holds which consumer of a partition is the present one.
+const sourceBucket = "rota-sources"
+
+type source struct {
+	*link
+	posts *store
+
+	mu    sync.Mutex
+	facts *facts
+}
+
+// facts of the stream that do not change.
+type facts struct {
+	created  time.Time
+	queue    bool // a message is gone once it is settled
+	replicas int
+}
+
+func (s *source) check() error {
+	set := s.set
+	stars := strings.Count(set.subject, "*")
+	switch {
+	case set.stream == "":
+		return errors.New("rotanats: a source needs a stream: stream=NAME, or the option Stream")
+	case strings.ContainsAny(set.stream, " .*>/\\\t\r\n") || len(set.stream) > 128:
+		return fmt.Errorf("rotanats: stream %.40q: names have no blanks, dots, stars, > or slashes", set.stream)
+	case !goodSubject(set.subject) || stars != 1 || strings.Contains(set.subject, ">"):
+		return fmt.Errorf("rotanats: subject %.80q: write a pattern with one star for the partition, such as orders.*", set.subject)
+	case set.dead != "" && (!goodSubject(set.dead) || strings.ContainsAny(set.dead, "*>")):
+		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.dead)
+	case set.partitions < 0 || set.partitions > maxPartitions:
+		return fmt.Errorf("rotanats: partitions %d: want 0 to %d", set.partitions, maxPartitions)
+	case set.prefetch < 1 || set.prefetch > maxPrefetch:
+		return fmt.Errorf("rotanats: prefetch %d: want 1 to %d", set.prefetch, maxPrefetch)
+	}
+	if set.dead == "" {
+		set.dead = "dead." + set.stream
+	}
+	return nil
+}
+
+func goodSubject(s string) bool {
+	if len(s) > 200 || strings.ContainsAny(s, " \t\r\n\x00") {
+		return false
+	}
+	for token := range strings.SplitSeq(s, ".") {
+		if token == "" || len(token) > 1 && strings.ContainsAny(token, "*>") {
+			return false
+		}
+	}
+	return true
+}
+
+// Partitions are numbered, or those that the stream has messages for. JetStream
+// forgets a subject with its last message, so a partition that is not listed
+// need not be gone: the list only adds.
+func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
+	if _, err := s.look(ctx); err != nil {
+		return nil, err
+	}
+	var out []rota.Partition
+	for i := range s.set.partitions {
+		out = append(out, rota.Partition{Name: strings.Replace(s.set.subject, "*", strconv.Itoa(i), 1)})
+	}
+	if out != nil {
+		return out, nil
+	}
+	counts, err := s.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for subject := range counts {
+		out = append(out, rota.Partition{Name: subject})
+	}
+	return out, nil
+}
+
+// counts is how many messages the stream has of each subject of ours.
+func (s *source) counts(ctx context.Context) (map[string]uint64, error) {
+	all := map[string]uint64{}
+	for {
+		var page streamInfo
+		q := map[string]any{"subjects_filter": s.set.subject, "offset": len(all)}
+		if err := s.ask(ctx, "STREAM.INFO."+s.set.stream, q, &page); err != nil {
+			return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
+		}
+		for subject, n := range page.State.Subjects {
+			all[subject] = n
+		}
+		if len(page.State.Subjects) == 0 || len(all) >= page.Total {
+			return all, nil
+		}
+	}
+}
+
+// look looks at the stream, and makes it if there is none and it may.
+func (s *source) look(ctx context.Context) (*facts, error) {
+	s.mu.Lock()
+	f := s.facts
+	s.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	var info streamInfo
+	err := s.ask(ctx, "STREAM.INFO."+s.set.stream, nil, &info)
+	if code(err) == codeNoStream {
+		if !s.set.create {
+			return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.stream, s.set, s.set.subject)
+		}
+		err = s.makeStream(ctx, s.set.stream, s.set.subject, &info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
+	}
+	f = &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas}
+	s.mu.Lock()
+	s.facts = f
+	s.mu.Unlock()
+	return f, nil
+}
+
+func (s *source) makeStream(ctx context.Context, name, subject string, info *streamInfo) error {
+	nc, _, err := s.conn(ctx)
+	if err != nil {
+		return err
+	}
+	c := jetstream.StreamConfig{
+		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.set.replicas,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1,
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+		if nc.ConnectedClusterName() != "" {
+			c.Replicas = 3
+		}
+	}
+	err = s.ask(ctx, "STREAM.CREATE."+name, c, info)
+	if code(err) == codeStreamExists { // somebody else was quicker
+		return s.ask(ctx, "STREAM.INFO."+name, nil, info)
+	}
+	return err
+}
+
+// Read counts by the consumers: what they have delivered and what they have yet
+// to deliver has arrived since they were made. A partition that nobody has
+// consumed yet counts what the stream holds.
+func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
+	f, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := s.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	consumers, err := s.consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []rota.Reading
+	for _, p := range partitions {
+		r := rota.Reading{Partition: p, Arrived: counts[p], Backlog: int64(counts[p]), Epoch: "stream of " + f.created.UTC().Format(time.RFC3339Nano)}
+		if c := consumers[p]; c != nil {
+			r.Arrived, r.Epoch = c.Delivered.Consumer+c.NumPending, c.Name
+			r.Backlog = int64(c.NumPending) + int64(c.NumAckPending)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// consumers are the present ones, by partition: those with the highest token.
+func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
+	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
+	for offset := 0; ; {
+		var page struct {
+			Consumers []*consumerInfo `json:"consumers"`
+			Total     int             `json:"total"`
+		}
+		if err := s.ask(ctx, "CONSUMER.LIST."+s.set.stream, map[string]int{"offset": offset}, &page); err != nil {
+			return nil, fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
+		}
+		for _, c := range page.Consumers {
+			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
+				continue
+			}
+			token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64)
+			if p := c.Config.FilterSubject; err == nil && token >= highest[p] {
+				present[p], highest[p] = c, token
+			}
+		}
+		offset += len(page.Consumers)
+		if len(page.Consumers) == 0 || offset >= page.Total {
+			return present, nil
+		}
+	}
+}
+
+// How long a broker may be away before a partition's owner is told so.
+const awayTime = 5 * time.Second
+
+// Consume attaches to the partition, again and again while the broker comes and
+// goes, and delivers.
+func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	wait, since := 20*time.Millisecond, time.Now()
+	for {
+		err := s.consume(ctx, own, deliver, func() { wait, since = 20*time.Millisecond, time.Now() })
+		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) {
+			return err
+		}
+		if s.bad != nil || time.Since(since) > awayTime {
+			return err
+		}
+		s.set.log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-own.Stop():
+			return nil // nothing of ours is open: the connection is, or was, gone
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver, well func()) error {
+	select {
+	case <-own.Stop():
+		return nil
+	default:
+	}
+	c, err := s.attach(ctx, own)
+	if err != nil {
+		return err
+	}
+	p, err := s.newPump(ctx, c, own)
+	if err != nil {
+		return err
+	}
+	well()
+	own.Started()
+	return p.run(ctx, deliver)
+}
+
+// deadLetter stores a message that failed too often, and makes a stream for
+// those if nobody stores them.
+func (s *source) deadLetter(ctx context.Context, partition string, msg *rota.Message, because error) error {
+	dead := nats.NewMsg(s.set.dead + "." + partition)
+	dead.Data = msg.Value
+	for _, h := range msg.Headers {
+		dead.Header.Add(h.Key, string(h.Value))
+	}
+	for _, k := range []string{headerExpected, "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", headerTTL, "Nats-Rollup"} {
+		dead.Header.Del(k) // they were meant for the publication there
+	}
+	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d", s.set.stream, msg.Position)) // whoever tries again does not store it twice
+	dead.Header.Set("Rota-Stream", s.set.stream)
+	dead.Header.Set("Rota-Partition", partition)
+	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))
+	dead.Header.Set("Rota-Error", oneLine(because))
+	err := s.bury(ctx, dead)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		dead.Header = nats.Header{nats.MsgIdHdr: dead.Header[nats.MsgIdHdr]} // the message is more than the story
+		err = s.bury(ctx, dead)
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		dead.Header = nil
+		err = s.bury(ctx, dead)
+	}
+	if err != nil {
+		return fmt.Errorf("dead-letter message %d of %s: %w", msg.Position, partition, err)
+	}
+	return nil
+}
+
+// bury publishes a dead letter until a stream has it; if none wants it, one is
+// made. A stream of a cluster that was just made may swallow what comes too early.
+// To try again is safe here: the message has a number.
+func (s *source) bury(ctx context.Context, msg *nats.Msg) error {
+	for tries := 1; ; tries++ {
+		once, cancel := context.WithTimeout(ctx, time.Second)
+		err := s.store(once, msg)
+		if errors.Is(err, nats.ErrNoResponders) {
+			var info streamInfo
+			err = errors.Join(err, s.makeStream(once, s.set.stream+"_dead", s.set.dead+".>", &info))
+		}
+		cancel()
+		if err == nil || errors.Is(err, nats.ErrMaxPayload) || code(err) != 0 || ctx.Err() != nil || tries == 5 {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(tries) * 20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func oneLine(err error) string {
+	text := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "?")
+	return text[:min(len(text), 500)]
+}
+
+// store publishes a message and sees that a stream took it.
+func (s *source) store(ctx context.Context, msg *nats.Msg) error {
+	r, err := s.request(ctx, msg)
+	if err != nil {
+		return err
+	}
+	return acknowledged(r)
+}
+
+// Close ends the connection. What is being consumed fails.
+func (s *source) Close() error {
+	s.close()
+	return nil
+}
+
+// String names the source without secrets.
+func (s *source) String() string {
+	return fmt.Sprintf("%v stream %s subject %s", s.set, s.set.stream, s.set.subject)
+}
+
+// Format keeps secrets out of every verb.
+func (s *source) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
