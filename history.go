@@ -3,6 +3,9 @@ package rota
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -15,16 +18,62 @@ const mostPasts = 1000
 // remember notes a plan of this leader for the history, once it is in the store.
 func (s *session) remember() {
 	p := s.node.Plan()
-	if p == nil || !s.node.Leads() || p.ID == 0 || p.ID == s.planned || s.said.Plan != p.ID {
+	if p == nil {
+		return
+	}
+	was := s.counted
+	if p.ID != s.countedBy {
+		s.counted, s.countedBy = p.Members, p.ID
+	}
+	if !s.node.Leads() || p.ID == 0 || p.ID == s.planned || s.said.Plan != p.ID {
 		return
 	}
 	s.planned = p.ID
-	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Cause: s.said.Because,
+	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Cause: s.withNames(s.said.Because, was, p.Members),
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {
 	case s.past <- past:
 	default: // the store is slow, and history is only for people
 	}
+}
+
+// mostNames is how many members a cause names.
+const mostNames = 3
+
+// withNames says of whom the words of a cause tell: "died" becomes "died (c3)".
+func (s *session) withNames(cause string, was, is []record.Session) string {
+	names := map[string][]string{}
+	for _, m := range s.node.Members() {
+		word := ""
+		switch in, out := slices.Contains(is, m.Session), slices.Contains(was, m.Session); {
+		case in && !out:
+			word = "joined"
+		case in || !out:
+			continue
+		case m.State == record.Dead:
+			word = "died"
+		case m.State == record.Evicted:
+			word = "evicted"
+		default:
+			word = "left"
+		}
+		if strings.ContainsAny(m.Name, "(), ") {
+			continue // it would not be told from the words around it
+		}
+		names[word] = append(names[word], m.Name)
+	}
+	words := strings.Split(cause, ", ")
+	for i, w := range words {
+		list := names[w]
+		slices.Sort(list)
+		if len(list) > mostNames {
+			list = append(list[:mostNames:mostNames], "and", strconv.Itoa(len(list)-mostNames), "more")
+		}
+		if len(list) > 0 {
+			words[i] = w + " (" + strings.Join(list, " ") + ")"
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // writeHistory appends to the history record, as far as that works.

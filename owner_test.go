@@ -503,7 +503,7 @@ func TestStatusAndInspectAgree(t *testing.T) {
 				t.Errorf("Inspect: %+v", m)
 			}
 		}
-		if h := want.History; len(h) != 2 || h[0].Because != "joined, roster" || h[1].Because != "left" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
+		if h := want.History; len(h) != 2 || h[0].Because != "joined (c1 c2 c3), roster" || h[1].Because != "left (c3)" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
 			t.Errorf("the past: %+v", h)
 		}
 		want.History = nil

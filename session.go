@@ -52,6 +52,9 @@ type session struct {
 	past       chan record.Past
 	said       Event  // of the newest plan this leader made
 	planned    uint64 // number of the newest plan that went into the history
+
+	counted   []record.Session // members of the newest plan seen
+	countedBy uint64           // and its number
 }
 
 func newSession(m *Member) *session {

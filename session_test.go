@@ -85,7 +85,7 @@ func TestHistoryTellsEachPlan(t *testing.T) {
 		for _, p := range h.Plans {
 			got = append(got, p.Cause)
 		}
-		if want := "joined, roster|joined|left"; strings.Join(got, "|") != want {
+		if want := "joined (c1), roster|joined (c2)|left (c2)"; strings.Join(got, "|") != want {
 			t.Errorf("the history is %q, want %q", strings.Join(got, "|"), want)
 		}
 		if h.Plans[1].Moves != 2 || h.Plans[1].Members != 2 || h.Plans[1].ID != 2 {
