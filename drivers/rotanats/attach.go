@@ -44,6 +44,7 @@ const ackTime = 7 * 24 * time.Hour
 
 // consumerInfo is what JetStream tells of a consumer.
 type consumerInfo struct {
+	answer
 	Name          string                   `json:"name"`
 	Config        jetstream.ConsumerConfig `json:"config"`
 	Delivered     pair                     `json:"delivered"`
@@ -178,7 +179,7 @@ func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string
 	if err := own.Check(); err != nil {
 		return err
 	}
-	var done struct{}
+	var done answer
 	err := s.ask(ctx, "CONSUMER.DELETE."+s.set.stream+"."+consumer, nil, &done)
 	if err != nil && code(err) != codeNoConsumer {
 		return fmt.Errorf("rotanats: remove consumer %s: %w", consumer, err)

@@ -25,6 +25,7 @@ type pump struct {
 	buf   []rota.Message // of the batch in hand
 	acks  []string       // where to settle each of buf
 
+	q      question      // the newest
 	wanted int           // asked for and not arrived
 	window int           // how many to have fetched or asked for
 	each   time.Duration // what a message takes, lately
@@ -38,10 +39,21 @@ const (
 	finishTime = 20 * time.Millisecond
 	firstAsk   = 8  // before it is known what a message takes
 	batchMost  = 64 // delivered and settled at once
-	askTime    = 30 * time.Second
-	pulseTime  = 5 * time.Second // how often the broker shows that it still has the question
 	stopTime   = 5 * time.Second
 )
+
+// A question is how long the broker keeps one, and how often it shows meanwhile
+// that it does. The first is a short one: a consumer that was just made in a
+// cluster may not be heard of everywhere, and then it is lost.
+type question struct{ keep, pulse time.Duration }
+
+var (
+	firstQuestion = question{2 * time.Second, 300 * time.Millisecond}
+	laterQuestion = question{30 * time.Second, 5 * time.Second}
+)
+
+// silences is how often in a row a question may be lost.
+const silences = 3
 
 var (
 	errBroken  = errors.New("rotanats: the broker has lost track of what it delivered")
@@ -53,7 +65,7 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	if err != nil {
 		return nil, err
 	}
-	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, window: min(firstAsk, s.set.prefetch)}
+	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, q: firstQuestion, window: min(firstAsk, s.set.prefetch)}
 	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
 	if p.sub, err = nc.ChanSubscribe(nats.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
@@ -72,7 +84,7 @@ func (p *pump) ask() error {
 		return nil
 	}
 	n := p.window - have
-	q, err := json.Marshal(map[string]int64{"batch": int64(n), "expires": int64(askTime), "idle_heartbeat": int64(pulseTime)})
+	q, err := json.Marshal(map[string]int64{"batch": int64(n), "expires": int64(p.q.keep), "idle_heartbeat": int64(p.q.pulse)})
 	if err != nil {
 		return err
 	}
@@ -88,7 +100,7 @@ func (p *pump) ask() error {
 // leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	defer p.sub.Unsubscribe()
-	pulse := time.NewTimer(2 * pulseTime)
+	pulse, silent := time.NewTimer(2*p.q.pulse), 0
 	defer pulse.Stop()
 	for {
 		// First of all, so that a stop is not one among many that are ready.
@@ -99,7 +111,8 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		}
 		select {
 		case msg := <-p.in:
-			pulse.Reset(2 * pulseTime)
+			p.q, silent = laterQuestion, 0
+			pulse.Reset(2 * p.q.pulse)
 			if err := p.batch(msg); err != nil {
 				return err
 			}
@@ -116,7 +129,14 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		case <-p.now.Done():
 			return errGone
 		case <-pulse.C:
-			return errSilence
+			if silent++; silent == silences {
+				return errSilence
+			}
+			p.wanted = 0
+			if err := p.ask(); err != nil {
+				return err
+			}
+			pulse.Reset(2 * p.q.pulse)
 		}
 	}
 }

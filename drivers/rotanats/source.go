@@ -214,6 +214,7 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
 	for offset := 0; ; {
 		var page struct {
+			answer
 			Consumers []*consumerInfo `json:"consumers"`
 			Total     int             `json:"total"`
 		}
@@ -319,7 +320,7 @@ func (s *source) deadLetter(ctx context.Context, partition string, msg *rota.Mes
 func (s *source) bury(ctx context.Context, msg *nats.Msg) error {
 	for tries := 1; ; tries++ {
 		once, cancel := context.WithTimeout(ctx, time.Second)
-		err := s.store(once, msg)
+		err := s.publish(once, msg)
 		if errors.Is(err, nats.ErrNoResponders) {
 			var info streamInfo
 			err = errors.Join(err, s.makeStream(once, s.set.stream+"_dead", s.set.dead+".>", &info))
@@ -340,8 +341,8 @@ func oneLine(err error) string {
 	return text[:min(len(text), 500)]
 }
 
-// store publishes a message and sees that a stream took it.
-func (s *source) store(ctx context.Context, msg *nats.Msg) error {
+// publish stores a message and sees that a stream took it.
+func (s *source) publish(ctx context.Context, msg *nats.Msg) error {
 	r, err := s.request(ctx, msg)
 	if err != nil {
 		return err

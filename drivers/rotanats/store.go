@@ -291,8 +291,10 @@ func code(err error) int {
 	return 0
 }
 
-// ask puts a question to JetStream.
-func (l *link) ask(ctx context.Context, verb string, question, to any) error {
+// ask puts a question to JetStream, and again if there is no answer: a server
+// that is about to lead a stream, or no longer does, keeps silent. All questions
+// are such that asking twice does no harm; records are not written this way.
+func (l *link) ask(ctx context.Context, verb string, question any, to interface{ err() error }) error {
 	msg := nats.NewMsg("$JS.API." + verb)
 	if question != nil {
 		var err error
@@ -300,25 +302,34 @@ func (l *link) ask(ctx context.Context, verb string, question, to any) error {
 			return err
 		}
 	}
-	r, err := l.request(ctx, msg)
-	if err != nil {
-		return err
+	if _, ends := ctx.Deadline(); !ends {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
 	}
-	var a answer
-	if err := json.Unmarshal(r.Data, &a); err != nil {
-		return fmt.Errorf("the answer to %s: %w", verb, err)
+	for wait := askTime; ; wait *= 2 {
+		once, cancel := context.WithTimeout(ctx, wait)
+		r, err := l.request(once, msg)
+		silence := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(r.Data, to); err != nil {
+				return fmt.Errorf("the answer to %s: %w", verb, err)
+			}
+			return to.err()
+		case !silence:
+			return err
+		}
 	}
-	if err := a.err(); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(r.Data, to); err != nil {
-		return fmt.Errorf("the answer to %s: %w", verb, err)
-	}
-	return nil
 }
+
+// askTime is how long the first answer may take before a question is asked again.
+const askTime = 400 * time.Millisecond
 
 // streamInfo is what a stream's leader tells of it.
 type streamInfo struct {
+	answer
 	Config  jetstream.StreamConfig `json:"config"`
 	Created time.Time              `json:"created"`
 	State   struct {

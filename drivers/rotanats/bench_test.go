@@ -1,0 +1,187 @@
+package rotanats_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+const (
+	benchPairs    = 12
+	benchMessages = 20_000
+	benchPrefetch = 256
+	benchSettle   = 64 // messages per acknowledgement, as rota does it
+	benchWork     = 20 * time.Microsecond
+)
+
+// BenchmarkAgainstBareConsumer compares how fast a member handles a backlog with
+// how fast a JetStream consumer by itself does: same prefetch, same way and rhythm
+// of acknowledging, a handler that is busy for 20 µs. Pairs are interleaved, so
+// that whatever else the machine does hits both.
+//
+//	go test -run '^$' -bench AgainstBare -benchtime 1x .
+func BenchmarkAgainstBareConsumer(b *testing.B) {
+	s := rotatest.StartNATS(b)
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	fill(b, js)
+	run := []func(testing.TB, string, jetstream.JetStream) time.Duration{bare, throughRota}
+	for _, f := range run {
+		f(b, s.URL(), js) // to warm up
+	}
+	for b.Loop() {
+		var ratios []float64
+		for i := range benchPairs {
+			var took [2]time.Duration
+			for k := range run { // who goes first changes
+				at := (i + k) % 2
+				took[at] = run[at](b, s.URL(), js)
+			}
+			ratios = append(ratios, took[0].Seconds()/took[1].Seconds())
+			b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", i+1, benchMessages/took[0].Seconds(), benchMessages/took[1].Seconds(), ratios[i])
+		}
+		slices.Sort(ratios)
+		n := len(ratios)
+		b.ReportMetric((ratios[(n-1)/2]+ratios[n/2])/2, "ratio")
+		b.ReportMetric(ratios[0], "ratio-min")
+		b.ReportMetric(ratios[n-1], "ratio-max")
+		b.ReportMetric(ratios[n*3/4]-ratios[n/4], "ratio-iqr")
+	}
+}
+
+func fill(b testing.TB, js jetstream.JetStream) {
+	ctx := context.Background()
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range benchMessages {
+		if _, err := js.PublishAsync("bench.0", fmt.Appendf(make([]byte, 0, 128), "%0128d", i)); err != nil {
+			b.Fatal(err)
+		}
+		if i%1000 == 999 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
+
+// work is busy, like a handler that computes.
+func work() {
+	for end := time.Now().Add(benchWork); time.Now().Before(end); {
+	}
+}
+
+// A stopwatch runs from the first message to the last.
+type stopwatch struct {
+	n     atomic.Int64
+	begun time.Time
+	done  chan time.Duration
+}
+
+func (w *stopwatch) tick() {
+	switch w.n.Add(1) {
+	case 1:
+		w.begun = time.Now()
+	case benchMessages:
+		w.done <- time.Since(w.begun)
+	}
+}
+
+func (w *stopwatch) wait(b testing.TB) time.Duration {
+	select {
+	case d := <-w.done:
+		return d
+	case <-time.After(time.Minute):
+		b.Fatalf("%d of %d messages after a minute", w.n.Load(), benchMessages)
+		return 0
+	}
+}
+
+func bare(b testing.TB, url string, _ jetstream.JetStream) time.Duration {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := context.Background()
+	c, err := js.CreateConsumer(ctx, "BENCH", jetstream.ConsumerConfig{
+		Durable: "bare" + rand.Text(), FilterSubject: "bench.0", AckPolicy: jetstream.AckAllPolicy, MaxAckPending: 2 * benchPrefetch, MaxWaiting: 16,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := &stopwatch{done: make(chan time.Duration, 1)}
+	n := 0
+	cc, err := c.Consume(func(msg jetstream.Msg) {
+		work()
+		if n++; n%benchSettle == 0 {
+			msg.Ack()
+		}
+		w.tick()
+	}, jetstream.PullMaxMessages(benchPrefetch))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer js.DeleteConsumer(ctx, "BENCH", c.CachedInfo().Name)
+	defer cc.Stop()
+	return w.wait(b)
+}
+
+func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration {
+	w := &stopwatch{done: make(chan time.Duration, 1)}
+	durable := "rota" + rand.Text()
+	src := rotanats.Source(url, rotanats.Stream("BENCH"), rotanats.Subject("bench.*"), rotanats.Partitions(1),
+		rotanats.Durable(durable), rotanats.Prefetch(benchPrefetch))
+	m, err := rota.New(rota.Config{
+		Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true,
+		Handle: func(context.Context, rota.Message) error {
+			work()
+			w.tick()
+			return nil
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	took := w.wait(b)
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	src.(interface{ Close() error }).Close()
+	names := js.(jetstream.StreamManager)
+	st, err := names.Stream(context.Background(), "BENCH")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for c := range st.ConsumerNames(context.Background()).Name() {
+		js.DeleteConsumer(context.Background(), "BENCH", c)
+	}
+	return took
+}
