@@ -275,6 +275,9 @@ type answer struct {
 	Error *jetstream.APIError `json:"error"`
 }
 
+// clear: an answer without an error says nothing of errors.
+func (a *answer) clear() { a.Error = nil }
+
 func (a *answer) err() error {
 	if a.Error == nil {
 		return nil
@@ -291,10 +294,16 @@ func code(err error) int {
 	return 0
 }
 
+// A reply is something with an answer in it.
+type reply interface {
+	clear()
+	err() error
+}
+
 // ask puts a question to JetStream, and again if there is no answer: a server
 // that is about to lead a stream, or no longer does, keeps silent. All questions
 // are such that asking twice does no harm; records are not written this way.
-func (l *link) ask(ctx context.Context, verb string, question any, to interface{ err() error }) error {
+func (l *link) ask(ctx context.Context, verb string, question any, to reply) error {
 	msg := nats.NewMsg("$JS.API." + verb)
 	if question != nil {
 		var err error
@@ -314,6 +323,7 @@ func (l *link) ask(ctx context.Context, verb string, question any, to interface{
 		cancel()
 		switch {
 		case err == nil:
+			to.clear()
 			if err := json.Unmarshal(r.Data, to); err != nil {
 				return fmt.Errorf("the answer to %s: %w", verb, err)
 			}
