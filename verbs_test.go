@@ -176,7 +176,7 @@ func (w *play) Do(c scenario.Command) error {
 	case "store":
 		return w.store(c.Args)
 	case "land":
-		w.land()
+		w.land(c.Args)
 		return nil
 	case "who":
 		w.showOwners()
@@ -398,9 +398,9 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 	case "watch":
 		l.drops, l.late = word == "drops", late
 	case "requests":
-		l.outLate = late
+		l.outLate, l.outLost = late, word == "lost"
 	case "answers":
-		l.inLate = late
+		l.inLate, l.inLost = late, word == "lost"
 	case "reads":
 		l.noReads = word == "fail"
 	case "listing":
@@ -490,7 +490,7 @@ func (p *proc) begin(part string) error {
 }
 
 // land lets effects reach the sink: those of processes that are not frozen.
-func (w *play) land() {
+func (w *play) land(labels []string) {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 	for _, p := range w.procs() {
@@ -501,7 +501,13 @@ func (w *play) land() {
 		}
 		p.mu.Unlock()
 	}
-	for _, e := range w.aloft {
+	aloft := w.aloft
+	w.aloft = nil
+	for _, e := range aloft {
+		if len(labels) > 0 && !slices.Contains(labels, e.p.label) {
+			w.aloft = append(w.aloft, e)
+			continue
+		}
 		verb, kind := "accepts", check.Accept
 		if s, any := w.sink[e.part]; any && (e.token < s.token || e.token == s.token && e.who != s.who) {
 			verb, kind = "refuses", check.Refuse
@@ -513,7 +519,6 @@ func (w *play) land() {
 		w.mu.Unlock()
 		w.say("sink %s %s@%d from %s", verb, e.part, uint32(e.token), e.p.label)
 	}
-	w.aloft = nil
 }
 
 // bug: a leader ended on a bug, having stopped everything, and said so.

@@ -149,6 +149,8 @@ type link struct {
 	hides   func(rota.Entry) bool
 	outLate time.Duration
 	inLate  time.Duration
+	outLost bool
+	inLost  bool
 	late    time.Duration // of watches
 	watches []*watching
 	gone    chan struct{} // the process is dead
@@ -181,7 +183,7 @@ type answer[T any] struct {
 // was sent arrives, whether or not anybody still waits.
 func call[T any](ctx context.Context, l *link, read, plan bool, f func() (T, error)) (none T, err error) {
 	l.mu.Lock()
-	lost, late := l.cutOut || read && l.noReads, l.outLate
+	lost, late := l.cutOut || l.outLost || read && l.noReads, l.outLate
 	l.mu.Unlock()
 	if lost {
 		<-ctx.Done()
@@ -199,7 +201,7 @@ func call[T any](ctx context.Context, l *link, read, plan bool, f func() (T, err
 			a.v, a.err = f()
 		}
 		l.mu.Lock()
-		a.ok = !l.cutIn && !refuse
+		a.ok = !l.cutIn && !l.inLost && !refuse
 		late := l.inLate
 		l.mu.Unlock()
 		time.Sleep(latency + late)

@@ -104,7 +104,10 @@ var markWords = map[string]string{
 	"lapses":          "a member's lease ran out and it stopped by itself",
 	"lapse_in_move":   "… while partitions were changing hands",
 	"leader_killed":   "the leader was killed at rest",
-	"leader_in_move":  "the leader was killed while partitions were changing hands",
+	"leader_settling": "the leader was killed when it had seen a change and not planned for it yet",
+	"leader_writing":  "the leader was killed while its plan was on its way",
+	"leader_in_move":  "the leader was killed while partitions were being taken away",
+	"leader_granting": "the leader was killed while partitions were given and not started yet",
 	"replanned":       "a plan came before the one before it was reached",
 	"evicted":         "a member was evicted",
 	"declared":        "a silent member was declared dead",
@@ -113,6 +116,8 @@ var markWords = map[string]string{
 	"unknown_applied": "a write without an answer had happened all the same",
 	"gaps":            "a member's watches broke off",
 	"twins":           "two processes had one name",
+	"held":            "a plan was made without the second of them",
+	"undrained":       "a drain was taken back while its member lived",
 	"orphaned":        "a member cut off for too long ended itself",
 	"fenced":          "a member learned that it had been declared dead, and ended",
 	"left":            "a member left in good order",
@@ -135,15 +140,16 @@ func meaning(invariant string) string {
 }
 
 var promises = map[string]string{
-	"I1":  "at most one member runs a partition with a valid lease",
-	"I2":  "a sink never accepts a lower token after a higher one, nor one token from two sessions",
-	"I3":  "tokens of a partition grow",
-	"I4":  "a free partition runs nowhere, and whoever runs one is its owner",
-	"I5":  "there are no more plans than reasons for plans",
-	"I6":  "eager: when something is granted nobody consumes",
-	"I7":  "one start per grant and resume",
-	"L1":  "after faults end, every partition is owned and runs, and the plan names the members that live",
-	"bug": "a member broke its own assertion",
+	"I1":    "at most one member runs a partition with a valid lease",
+	"I2":    "a sink never accepts a lower token after a higher one, nor one token from two sessions",
+	"I3":    "tokens of a partition grow",
+	"I4":    "a free partition runs nowhere, and whoever runs one is its owner",
+	"I5":    "there are no more plans than reasons for plans",
+	"I6":    "eager: when something is granted nobody consumes",
+	"I7":    "one start per grant and resume",
+	"L1":    "after faults end, every partition is owned and runs, and the plan names the members that live",
+	"alarm": "nobody ends its session over a loss that did not happen",
+	"bug":   "a member broke its own assertion",
 }
 
 // sheet is lines with a label each, aligned.

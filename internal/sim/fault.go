@@ -222,6 +222,7 @@ const unCut = numFaults
 func (w *World) reconnect(h *host) {
 	h.cutIn, h.cutOut = false, false
 	if h.up {
+		w.marks.Gaps++
 		w.deliverSoon(h, core.Event{Kind: core.Gap})
 		w.firstBatch(h)
 	}
@@ -258,7 +259,6 @@ func (w *World) twin(h *host) {
 	}
 	spare.name, spare.rate, spare.base = h.name, h.rate, h.base+12345
 	spare.restart = false
-	w.marks.Twins++
 	w.join(spare)
 }
 
@@ -268,7 +268,13 @@ func (w *World) order(f func(*record.Orders)) {
 	if cur := w.store.orders.Orders; cur != nil {
 		o = *cur
 	}
+	was := o.Drains
 	f(&o)
+	for _, name := range was {
+		if !w.healed && !slices.Contains(o.Drains, name) && slices.ContainsFunc(w.hosts, func(h *host) bool { return h.up && h.cfg.Name == name }) {
+			w.marks.Undrained++
+		}
+	}
 	o.Ver++
 	w.put(core.Entry{Key: core.Key{Cell: core.OrdersCell}, Orders: &o}, w.store.orders.Rev, false)
 }

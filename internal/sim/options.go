@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -50,7 +51,10 @@ type Marks struct {
 	Lapses         int `json:"lapses"`          // a lease ran out
 	LapseInMove    int `json:"lapse_in_move"`   // while a hand-over was under way
 	LeaderKilled   int `json:"leader_killed"`   // at rest
-	LeaderInMove   int `json:"leader_in_move"`  // the leader died during a hand-over
+	LeaderSettling int `json:"leader_settling"` // the leader died when it had seen something and not planned for it yet
+	LeaderWriting  int `json:"leader_writing"`  // or while its plan was on its way
+	LeaderInMove   int `json:"leader_in_move"`  // or while partitions were being taken away
+	LeaderGranting int `json:"leader_granting"` // or given, and not started yet
 	Replanned      int `json:"replanned"`       // a plan came during another's hand-over
 	Evicted        int `json:"evicted"`         //
 	Declared       int `json:"declared"`        // dead by silence
@@ -59,6 +63,8 @@ type Marks struct {
 	UnknownApplied int `json:"unknown_applied"` // a write of unknown outcome had happened
 	Gaps           int `json:"gaps"`            // watches broke off
 	Twins          int `json:"twins"`           // two processes, one name
+	Held           int `json:"held"`            // a plan was made without the second
+	Undrained      int `json:"undrained"`       // a drain was taken back while its member lived
 	Orphaned       int `json:"orphaned"`        //
 	Fenced         int `json:"fenced"`          //
 	Left           int `json:"left"`            //
@@ -82,8 +88,9 @@ func (m *Marks) add(o *Marks) {
 
 func (m *Marks) fields() []*int {
 	return []*int{
-		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderInMove, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
-		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
+		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderSettling, &m.LeaderWriting, &m.LeaderInMove,
+		&m.LeaderGranting, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
+		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Held, &m.Undrained, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
 		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck,
 	}
 }
@@ -107,11 +114,59 @@ func (w *World) mark(h *host, f Fault) {
 	if p == nil || f != Crash && f != CrashLeader && f != CrashTwo || h.node.Session() != p.Leader {
 		return
 	}
-	if revoking(p) {
+	switch {
+	case slices.ContainsFunc(h.calls, func(c call) bool { return c.key.Cell == core.PlanCell && c.verb == core.Put }):
+		w.marks.LeaderWriting++
+	case revoking(p):
 		w.marks.LeaderInMove++
-	} else {
+	case len(h.node.Waits()) > 0:
+		w.marks.LeaderGranting++
+	case w.differs(p):
+		w.marks.LeaderSettling++
+	default:
 		w.marks.LeaderKilled++
 	}
+}
+
+// differs: others live than the plan names.
+func (w *World) differs(p *record.Plan) bool {
+	live := 0
+	for _, e := range w.store.members {
+		if e.Member.State == record.Live {
+			live++
+			if !slices.Contains(p.Members, e.Session) {
+				return true
+			}
+		}
+	}
+	return live != len(p.Members)
+}
+
+// markHeld notes whether a plan was made without one of two processes of a name.
+func (w *World) markHeld(p *record.Plan) {
+	for _, e := range w.store.members {
+		if e.Member.State != record.Live || slices.Contains(p.Members, e.Session) {
+			continue
+		}
+		for _, o := range w.store.members {
+			if o.Member.State == record.Live && o.Member.Name == e.Member.Name && slices.Contains(p.Members, o.Session) {
+				w.marks.Held++
+				return
+			}
+		}
+	}
+}
+
+// Missing lists the situations that were not met, by their names in JSON.
+func (m *Marks) Missing() []string {
+	var out []string
+	t := reflect.TypeFor[Marks]()
+	for i, f := range m.fields() {
+		if *f == 0 {
+			out = append(out, t.Field(i).Tag.Get("json"))
+		}
+	}
+	return out
 }
 
 func partName(i int) string   { return "q" + strconv.Itoa(i) }

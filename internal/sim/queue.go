@@ -23,6 +23,7 @@ const (
 	evFault                 // something goes wrong
 	evRestart               // a process is started again
 	evResume                // a pause ends
+	evOverdue               // by now a death must have been planned for
 )
 
 // An item is something that will happen.

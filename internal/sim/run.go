@@ -35,6 +35,9 @@ func (w *World) step() bool {
 }
 
 func (w *World) happen(h *host, it *item) {
+	if w.script != nil {
+		w.script.met(w, h, it)
+	}
 	switch it.kind {
 	case evTick:
 		if h.tick <= w.now {
@@ -76,6 +79,8 @@ func (w *World) happen(h *host, it *item) {
 		if it.epoch == h.epoch {
 			w.wake(h)
 		}
+	case evOverdue:
+		w.overdue(it)
 	}
 }
 
@@ -91,7 +96,7 @@ func (w *World) wake(h *host) {
 	if !h.paused || !h.up {
 		return
 	}
-	h.paused = false
+	h.paused, h.woke = false, w.now
 	if h.asleep && w.opt.badClock {
 		h.suspend += w.now - h.pausedAt
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
@@ -305,7 +310,7 @@ func (w *World) reset(seed uint64) {
 	w.seed = seed
 	w.pcg.Seed(seed, 0x9e3779b97f4a7c15)
 	w.rng = rand.New(&w.pcg)
-	w.now, w.bad, w.healed = 0, nil, false
+	w.now, w.bad, w.healed, w.lossy, w.blind, w.twins = 0, nil, false, false, 0, false
 	w.queue.reset()
 	w.store.reset()
 	w.who = w.who[:0]

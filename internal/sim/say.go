@@ -86,6 +86,10 @@ func (w *World) note(h *host, a *core.Action) {
 		w.marks.Holds++
 	case core.NoteStuck:
 		w.marks.Stuck++
+	case core.NoteLost:
+		if !w.lossy {
+			w.fail("alarm", "%s finds that the store lost writes, and it did not", h.name)
+		}
 	}
 	if w.log == nil && w.hear == nil {
 		return

@@ -206,7 +206,7 @@ func (s *Stage) Do(c scenario.Command) error {
 	case "store":
 		return s.store(c.Args)
 	case "land":
-		s.land()
+		s.land(c.Args)
 		return nil
 	case "who":
 		for _, l := range s.Owners() {
@@ -250,6 +250,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 		}
 		switch c.Verb {
 		case "kill":
+			w.mark(h, Crash)
 			w.kill(h)
 		case "bug":
 			s.bug(h)

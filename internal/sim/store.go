@@ -59,7 +59,7 @@ func (w *World) call(h *host, a *core.Action) {
 	if a.Verb == core.Put {
 		it.ev.Entries = w.entry(core.Entry{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member})
 	}
-	if h.cutOut || h.noReads && a.Verb != core.Put || w.chance(w.opt.noise.loseRequest) {
+	if h.cutOut || h.outLost || h.noReads && a.Verb != core.Put || w.chance(w.opt.noise.loseRequest) {
 		w.stats.Faults[LoseRequest]++
 		w.timeout(it)
 		return
@@ -114,7 +114,7 @@ func (w *World) apply(it item) {
 	}
 	h := it.host
 	at := w.now + w.delay(h) + h.inLate
-	if h.cutIn || w.chance(w.opt.noise.loseAnswer) || at > it.due {
+	if h.cutIn || h.inLost || w.chance(w.opt.noise.loseAnswer) || at > it.due {
 		if ev.Outcome == core.OK && ev.Verb == core.Put {
 			w.marks.UnknownApplied++
 		}
@@ -186,6 +186,9 @@ func (w *World) wrote(was, e *core.Entry) {
 		w.wrotePlan(was.Plan, e.Plan)
 	case core.RosterCell, core.OrdersCell:
 		w.judge(check.Event{Kind: check.Change})
+		if w.script != nil {
+			w.script.news = otherNews
+		}
 	case core.MemberCell:
 		w.wroteMember(was.Member, e.Member)
 	}
@@ -197,6 +200,9 @@ func (w *World) wroteMember(was, m *record.Member) {
 	}
 	if was == nil && m.State == record.Live || was != nil && was.State == record.Live {
 		w.judge(check.Event{Kind: check.Change})
+		if w.script != nil {
+			w.script.changed(w, m)
+		}
 	}
 	if m.State.Ended() && w.opt.Config.Return > 0 {
 		w.judge(check.Event{Kind: check.Change}) // the day its seat lapses
@@ -227,6 +233,9 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 			e.Who = who
 		}
 		w.judge(e)
+		if r.State == record.Owned && (old.State != record.Owned || old.Token != r.Token) {
+			w.overstayed(e.Part, e.Who)
+		}
 		freed := r.State == record.Free && r.To == 0 && (old.State != record.Free || old.To != 0)
 		if freed || old.State == record.Owned && r.State == record.Owned {
 			w.judge(check.Event{Kind: check.Change}) // ownerless: a reason of its own
@@ -234,7 +243,13 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 	}
 	if was != nil && was.ID != p.ID {
 		w.judge(check.Event{Kind: check.Plan, Eager: eager})
+		if w.script != nil {
+			w.script.planned(w, was, p)
+		}
 		w.stats.Plans++
+		if w.twins {
+			w.markHeld(p)
+		}
 		if revoking(was) {
 			w.marks.Replanned++
 		}

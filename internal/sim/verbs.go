@@ -130,7 +130,8 @@ func (s *Stage) watch(h *host, args []string) error {
 	return nil
 }
 
-// traffic slows down what goes one way between a member and the store.
+// traffic slows down what goes one way between a member and the store, or loses
+// it.
 func (s *Stage) traffic(h *host, way string, args []string) error {
 	late := time.Duration(0)
 	if args[0] == "late" {
@@ -140,9 +141,9 @@ func (s *Stage) traffic(h *host, way string, args []string) error {
 		}
 	}
 	if way == "requests" {
-		h.outLate = int64(late)
+		h.outLate, h.outLost = int64(late), args[0] == "lost"
 	} else {
-		h.inLate = int64(late)
+		h.inLate, h.inLost = int64(late), args[0] == "lost"
 	}
 	return nil
 }
@@ -189,12 +190,16 @@ func (s *Stage) begin(h *host, part string) error {
 	return fmt.Errorf("%s does not run %s", h.name, part)
 }
 
-// land lets the effects under way reach the sink.
-func (s *Stage) land() {
+// land lets the effects under way reach the sink: all of them, or those of some.
+func (s *Stage) land(names []string) {
 	s.Advance(time.Millisecond)
 	aloft := s.w.aloft
 	s.w.aloft = nil
 	for _, it := range aloft {
+		if len(names) > 0 && !slices.Contains(names, it.host.name) {
+			s.w.aloft = append(s.w.aloft, it)
+			continue
+		}
 		s.w.effect(it.host, it)
 	}
 }
@@ -206,6 +211,9 @@ func (s *Stage) bug(h *host) {
 	session := h.node.Session()
 	w.kill(h)
 	c := w.store.cell(core.Key{Cell: core.MemberCell, Session: session})
+	if c == nil || w.store.plan.Plan == nil {
+		return // it has nothing to say yet
+	}
 	m := *c.Member
 	m.State, m.Seq, m.Bug = record.Left, m.Seq+1, w.store.plan.Plan.Decided
 	w.put(core.Entry{Key: c.Key, Member: &m}, c.Rev, false)
@@ -228,6 +236,7 @@ func (s *Stage) store(args []string) error {
 		w.store.refuse = true
 		return nil
 	case "becomes":
+		w.lossy = true
 		w.server = args[len(args)-1]
 		for _, h := range w.hosts {
 			if h.up {
@@ -238,13 +247,20 @@ func (s *Stage) store(args []string) error {
 	case "deletes":
 		if h := s.host(args[len(args)-1]); h != nil {
 			k := core.Key{Cell: core.MemberCell, Session: h.node.Session()}
-			w.delete(k, w.store.cell(k).Rev)
+			if c := w.store.cell(k); c != nil {
+				w.lossy = true
+				w.delete(k, c.Rev)
+			}
 		}
 		return nil
 	case "loses":
 		all := len(args) == 2
 		d, err := duration(args, len(args)-1)
-		w.judge(check.Event{Kind: check.Rollback, Until: w.now + 1})
+		sure := w.now + 1
+		if w.script != nil && !w.script.exact {
+			sure = w.now + 3*int64(w.opt.Config.Lease)
+		}
+		w.judge(check.Event{Kind: check.Rollback, Until: sure})
 		w.rollback(w.now-int64(d), all)
 		return err
 	}

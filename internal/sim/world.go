@@ -46,6 +46,11 @@ type World struct {
 	stats  Stats
 	marks  *Marks
 
+	twins  bool      // there have been two processes of one name
+	lossy  bool      // the store has lost something
+	blind  int64     // until then only the sink is sure
+	script *scripted // the play is a script, and more can be asked of it
+
 	log  func(at int64, line string)
 	hear func(seenLine)
 	tap  func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
@@ -85,19 +90,23 @@ type host struct {
 	restart  bool
 	asleep   bool // paused with the whole machine
 	pausedAt int64
+	woke     int64
+	troubled bool // a play has done something to it
 }
 
 // trouble is what ails a process, until it is started again.
 type trouble struct {
-	slow       bool   // handlers take long to stop
-	slowFor    int64  // at least so long
-	hung       bool   // handlers do not stop when asked
-	stubborn   bool   // nor when cancelled
-	fails      bool   // the source does not confirm starts
-	watchDrops bool   // watches show nothing
-	watchLate  int64  // or late
-	outLate    int64  // its requests take longer
-	inLate     int64  // answers to it take longer
+	slow       bool  // handlers take long to stop
+	slowFor    int64 // at least so long
+	hung       bool  // handlers do not stop when asked
+	stubborn   bool  // nor when cancelled
+	fails      bool  // the source does not confirm starts
+	watchDrops bool  // watches show nothing
+	watchLate  int64 // or late
+	outLate    int64 // its requests take longer
+	inLate     int64 // answers to it take longer
+	outLost    bool  // or do not arrive
+	inLost     bool
 	noReads    bool   // its reads fail
 	hides      string // whom its listings lack
 	leaves     bool   // it was told to leave
@@ -176,6 +185,12 @@ func (w *World) join(h *host) {
 	h.cfg.Fresh = h.cfg.Fresh && !w.store.used
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
+	}
+	for _, o := range w.hosts {
+		if o != h && o.up && o.cfg.Name == h.cfg.Name {
+			w.twins = true
+			w.marks.Twins++
+		}
 	}
 	cfg := h.cfg
 	h.node = core.New(&cfg)
@@ -256,6 +271,9 @@ func (w *World) arm(h *host) {
 
 func (w *World) judge(e check.Event) {
 	e.At = w.now
+	if e.Kind == check.Rollback {
+		w.lossy, w.blind = true, max(w.blind, e.Until)
+	}
 	if v := w.checks.See(e); v != nil && w.bad == nil {
 		w.bad = v
 	}

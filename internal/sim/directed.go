@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/scenario"
+)
+
+// Directed plays every fault at every point of some scenarios: one fault at a
+// time, and all of them.
+type Directed struct {
+	Options
+	Bases []*Base
+	Kinds []string // only these; none means all
+	Cores int      // 0 means all
+	Most  int      // stop after so many violations; 0 means 10
+
+	// Progress, if set, is called now and then with the figures so far.
+	Progress func(done, total, violations int)
+}
+
+// A DirectedReport tells what a directed batch came to.
+type DirectedReport struct {
+	Schedules  int               `json:"schedules"`
+	Total      int               `json:"total"`
+	Steps      int64             `json:"steps"`
+	Bases      map[string]int    `json:"bases"`
+	Faults     map[string]int    `json:"faults"`
+	Violations []DirectedFailure `json:"violations"`
+	Marks      Marks             `json:"marks"`
+	Seconds    float64           `json:"seconds"`
+	Cores      int               `json:"cores"`
+}
+
+// A DirectedFailure is a script that broke a promise.
+type DirectedFailure struct {
+	Base      string        `json:"scenario"`
+	Fault     string        `json:"fault"`
+	Host      string        `json:"member,omitempty"`
+	At        time.Duration `json:"at_ns"`
+	Invariant string        `json:"invariant"`
+	Text      string        `json:"text"`
+	Script    Script        `json:"-"`
+}
+
+func (f *DirectedFailure) String() string {
+	return fmt.Sprintf("%s, %s %s at %v", f.Base, f.Fault, f.Host, f.At)
+}
+
+// AllBases makes a base of every scenario whose name begins with one of
+// prefixes; without any, of all.
+func AllBases(o Options, prefixes ...string) ([]*Base, error) {
+	all, err := scenario.All()
+	if err != nil {
+		return nil, err
+	}
+	if o.Partitions == 0 {
+		o.Partitions = 6
+	}
+	var out []*Base
+	for _, s := range all {
+		if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
+			continue
+		}
+		b, err := NewBase(s, o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// A shot is one script to be played.
+type shot struct {
+	base   *Base
+	strike Strike
+}
+
+func (d *Directed) shots() []shot {
+	var all []shot
+	for _, b := range d.Bases {
+		for _, k := range b.Strikes() {
+			if len(d.Kinds) == 0 || slices.Contains(d.Kinds, k.Kind) {
+				all = append(all, shot{b, k})
+			}
+		}
+	}
+	return all
+}
+
+// Play plays them all. When ctx ends it stops and reports what has been played.
+func (d Directed) Play(ctx context.Context) DirectedReport {
+	if d.Cores <= 0 {
+		d.Cores = runtime.GOMAXPROCS(0)
+	}
+	if d.Most == 0 {
+		d.Most = 10
+	}
+	if d.Partitions == 0 {
+		d.Partitions = 6
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	all := d.shots()
+	began := time.Now()
+	r := DirectedReport{Total: len(all), Cores: d.Cores, Bases: map[string]int{}, Faults: map[string]int{}, Violations: []DirectedFailure{}}
+	var next atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range d.Cores {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				from := int(next.Add(64)) - 64
+				if from >= len(all) {
+					return
+				}
+				part := d.playSome(ctx, all[from:min(from+64, len(all))])
+				mu.Lock()
+				r.add(&part)
+				done, bad := r.Schedules, len(r.Violations)
+				if d.Progress != nil {
+					d.Progress(done, r.Total, bad)
+				}
+				mu.Unlock()
+				if bad >= d.Most {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.Seconds = time.Since(began).Seconds()
+	return r
+}
+
+func (d *Directed) playSome(ctx context.Context, some []shot) DirectedReport {
+	r := DirectedReport{Bases: map[string]int{}, Faults: map[string]int{}}
+	for _, x := range some {
+		if ctx.Err() != nil {
+			break
+		}
+		s := x.base.With(x.strike)
+		p := s.play(d.Options, &r.Marks)
+		r.Schedules++
+		r.Steps += int64(p.Steps)
+		r.Bases[x.base.Name]++
+		r.Faults[x.strike.Kind]++
+		if v := p.Violation; v != nil {
+			r.Violations = append(r.Violations, DirectedFailure{x.base.Name, x.strike.Kind, x.strike.Host, x.strike.At, v.Invariant, v.Text, s})
+		}
+	}
+	return r
+}
+
+func (r *DirectedReport) add(o *DirectedReport) {
+	r.Schedules += o.Schedules
+	r.Steps += o.Steps
+	r.Violations = append(r.Violations, o.Violations...)
+	r.Marks.add(&o.Marks)
+	for k, n := range o.Bases {
+		r.Bases[k] += n
+	}
+	for k, n := range o.Faults {
+		r.Faults[k] += n
+	}
+}
+
+// A Hunt looks for a defect: with bare scenarios first, then with directed
+// faults of all of them and random schedules in turns, until one promise is
+// broken.
+type Hunt struct {
+	ID    string
+	Bases []*Base // made without the defect
+	Limit int     // of schedules
+}
+
+// A Catch is what a hunt came to.
+type Catch struct {
+	Schedules int              // played, the one that caught it included
+	Failure   *Failure         // a random schedule broke a promise
+	Directed  *DirectedFailure // or a directed one
+}
+
+// Caught: one of them did.
+func (c *Catch) Caught() bool { return c.Failure != nil || c.Directed != nil }
+
+// Invariant is what it broke.
+func (c *Catch) Invariant() string {
+	switch {
+	case c.Failure != nil:
+		return c.Failure.Invariant
+	case c.Directed != nil:
+		return c.Directed.Invariant
+	}
+	return ""
+}
+
+// What says which schedule it was.
+func (c *Catch) What() string {
+	switch {
+	case c.Failure != nil:
+		return fmt.Sprintf("seed %d: %s", c.Failure.Seed, c.Failure.Text)
+	case c.Directed != nil:
+		return c.Directed.String() + ": " + c.Directed.Text
+	}
+	return ""
+}
+
+// Play hunts. A schedule counts as a catch only if it breaks no promise without
+// the defect. ok is false if this build knows no such defect.
+func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	intact := Options{Members: 4, Partitions: 6}
+	d := Directed{Options: intact, Bases: h.Bases}
+	undo, ok := d.Defect(h.ID)
+	if !ok {
+		return c, false
+	}
+	defer func() { undo() }()
+	without := func(f func()) {
+		undo()
+		f()
+		undo, _ = d.Defect(h.ID)
+	}
+	all := h.shots(&d)
+	w := New(d.Options)
+	for seed := uint64(1); c.Schedules < h.Limit && ctx.Err() == nil; seed++ {
+		if len(all) > 0 {
+			c.Schedules++
+			r := d.playSome(ctx, all[:1])
+			all = all[1:]
+			if len(r.Violations) > 0 {
+				x := &r.Violations[0]
+				without(func() {
+					if x.Script.Play(intact).Violation == nil {
+						c.Directed = x
+					}
+				})
+			}
+		}
+		if c.Directed != nil {
+			return c, true
+		}
+		c.Schedules++
+		if r := w.Play(seed); r.Violation != nil {
+			without(func() {
+				if New(intact).Play(seed).Violation == nil {
+					c.Failure = &Failure{seed, r.Violation.Invariant, r.Violation.Text}
+				}
+			})
+			if c.Failure != nil {
+				return c, true
+			}
+		}
+	}
+	return c, true
+}
+
+// shots are the directed schedules of a hunt, one of each kind in turns. Points
+// that lie together break together, or not at all, so those of a kind come in
+// any order. Scenarios that were written to catch this very defect come last: to
+// find it by them is no find.
+func (h *Hunt) shots(d *Directed) []shot {
+	kinds := map[string][]shot{}
+	var own []shot
+	for _, s := range d.shots() {
+		if slices.Contains(s.base.Catches, h.ID) {
+			own = append(own, s)
+		} else {
+			kinds[s.strike.Kind] = append(kinds[s.strike.Kind], s)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, k := range DirectedKinds {
+		rng.Shuffle(len(kinds[k]), func(i, j int) { kinds[k][i], kinds[k][j] = kinds[k][j], kinds[k][i] })
+	}
+	var all []shot
+	for more := true; more; {
+		more = false
+		for _, k := range DirectedKinds {
+			if l := kinds[k]; len(l) > 0 {
+				all, kinds[k], more = append(all, l[0]), l[1:], true
+			}
+		}
+	}
+	return append(all, own...)
+}
