@@ -204,3 +204,9 @@ func (l *serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, for
 func (l *serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
 func (l *serverLog) Debugf(format string, v ...any)  {}
 func (l *serverLog) Tracef(format string, v ...any)  {}
+
+// String names the server without secrets.
+func (s *Server) String() string { return s.URL() }
+
+// Format keeps secrets out of every verb.
+func (s *Server) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }

@@ -1,0 +1,212 @@
+package rotanats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// TestTakeover kills the process that serves a folder and measures for how long
+// nothing could be written. What was acknowledged before is there after it, at the
+// same address.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	kill := host(t, dir)
+	s := rotanats.Embed(dir)
+	t.Cleanup(func() { s.Close() })
+	address := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, _, _ := strings.Cut(string(text), ",")
+		return address
+	}
+	before := address()
+	var rev rota.Rev
+	n := 0
+	write := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		next, err := s.Put(ctx, "n", fmt.Append(nil, n+1), rev)
+		if err == nil {
+			n, rev = n+1, next
+			return nil
+		}
+		// It may have happened, or will: what is there counts, as for a heartbeat.
+		e, gerr := s.Get(ctx, "n")
+		if gerr != nil {
+			return gerr
+		}
+		var found int
+		fmt.Sscan(string(e.Value), &found)
+		if found < n || found > n+1 {
+			t.Fatalf("%d is there, but %d was acknowledged", found, n)
+		}
+		n, rev = found, e.Rev
+		return nil
+	}
+	for range 20 {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill()
+	died := time.Now()
+	for write() != nil {
+		if time.Since(died) > 20*time.Second {
+			t.Fatal("nobody has taken over")
+		}
+	}
+	took := time.Since(died)
+	t.Logf("nothing could be written for %v", took.Round(time.Millisecond))
+	if took > 2500*time.Millisecond { // half a lease
+		t.Errorf("the takeover took %v", took)
+	}
+	if after := address(); after != before {
+		t.Errorf("the address was %s and is %s", before, after)
+	}
+	host(t, dir) // and others still find it
+}
+
+func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	fresh := func(s rota.Store) bool {
+		t.Helper()
+		f, err := s.(interface {
+			Fresh(context.Context) (bool, error)
+		}).Fresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a, b := rotanats.Embed(dir), rotanats.Embed(dir)
+	if !fresh(a) || fresh(b) {
+		t.Error("the one that made the folder is not fresh, or the other is")
+	}
+	a.Close()
+	b.Close()
+	c := rotanats.Embed(dir)
+	defer c.Close()
+	if fresh(c) {
+		t.Error("a folder that was served before is fresh")
+	}
+}
+
+func TestWhatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	folder := func(files ...string) string {
+		dir := t.TempDir()
+		for _, f := range files {
+			if err := os.WriteFile(filepath.Join(dir, f), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	served := folder()
+	s, err := rotanats.Serve(served, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	guarded := folder()
+	g, err := rotanats.Serve(guarded, "", rotanats.Token(hidden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Close()
+	embed := func(dir string) error { return works(t, rotanats.Embed(dir)) }
+	serve := func(dir, listen string, opts ...rotanats.Option) error {
+		s, err := rotanats.Serve(dir, listen, opts...)
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"a folder of something else":  {embed(folder("letter.txt")), "holds something else (letter.txt)"},
+		"a file":                      {embed(filepath.Join(folder("f"), "f")), "is not a folder"},
+		"a note that is none":         {embed(folder("rota.address")), "is not a note of rota's"},
+		"a port that is taken":        {serve(folder(), port.Addr().String()), "the port is taken: " + port.Addr().String()},
+		"a folder that is served":     {serve(served, ""), "is served by process " + fmt.Sprint(os.Getpid())},
+		"no port":                     {serve(folder(), "127.0.0.1"), "write HOST:PORT"},
+		"all the world, no password":  {serve(folder(), "0.0.0.0:14221"), "give a user and password or a token"},
+		"every interface":             {serve(folder(), ":14221"), "give a user and password or a token"},
+		"a password nobody told":      {embed(guarded), "was served with a password"},
+		"no such key":                 {serve(folder(), "", rotanats.Certificate("a", "b")), "certificate a with key b"},
+		"nobody serves, for a source": {sourceError(t, "embed:"+folder()), "nobody has served"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%s: %v; want %q", name, c.err, c.says)
+		}
+		silent(t, name, c.err)
+	}
+	if err := serve(guarded, "", rotanats.Token(hidden)); err != nil {
+		t.Errorf("with the password again: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		dir := folder()
+		os.Chmod(dir, 0o500)
+		if err := embed(filepath.Join(dir, "data")); err == nil || !strings.Contains(err.Error(), "no permission") {
+			t.Errorf("without permission: %v", err)
+		}
+	}
+}
+
+func sourceError(t *testing.T, address string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := rotanats.Source(address, rotanats.Stream("S"), rotanats.Subject("s.*")).Partitions(ctx)
+	return err
+}
+
+// TestBucketsThatDoNotSuit: one that loses records is refused.
+func TestBucketsThatDoNotSuit(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	b := newBuckets(t, s.URL())
+	for name, says := range b.makeOdd() {
+		err := works(t, rotanats.Store(s.URL(), rotanats.Bucket(name)))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("bucket %s: %v, want %q", name, err, says)
+		}
+	}
+	for class, st := range map[rota.Class]rota.Store{
+		rota.ClassC: rotanats.Store(s.URL()),
+		rota.ClassB: rotanats.Store(s.URL() + "?sync=always"),
+	} {
+		if got := st.(rota.Classifier).Class(); got != class {
+			t.Errorf("before it is used, class %v, want %v", got, class)
+		}
+		if err := works(t, st); err != nil {
+			t.Error(err)
+		}
+		if got := st.(rota.Classifier).Class(); got != class {
+			t.Errorf("class %v, want %v", got, class)
+		}
+	}
+	if _, err := rotanats.Store(s.URL()).Get(t.Context(), "a.b"); err == nil || errors.Is(err, rota.ErrNotFound) {
+		t.Errorf("a key with a dot: %v", err)
+	}
+}

@@ -1,0 +1,264 @@
+package rotanats_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+const hidden = "hunter2SECRET"
+
+// works tells whether a store can be written and read.
+func works(t testing.TB, s rota.Store) error {
+	t.Helper()
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	rev, err := s.Put(ctx, "k", []byte("v"), 0)
+	if errors.Is(err, rota.ErrConflict) {
+		_, err = s.Get(ctx, "k")
+		return err
+	}
+	if err == nil && rev == 0 {
+		return errors.New("revision 0")
+	}
+	return err
+}
+
+// silent complains of a secret in anything that can be printed.
+func silent(t testing.TB, what string, things ...any) {
+	t.Helper()
+	for _, x := range things {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			if text := fmt.Sprintf(verb, x); strings.Contains(text, hidden) || strings.Contains(text, fmt.Sprintf("%x", hidden)) {
+				t.Errorf("%s: %s tells the secret: %s", what, verb, text)
+			}
+		}
+	}
+}
+
+func serve(t testing.TB, opts ...rotanats.Option) *rotanats.Server {
+	t.Helper()
+	s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), "", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestSigningIn(t *testing.T) {
+	t.Parallel()
+	byUser := serve(t, rotanats.UserPassword("ada", hidden))
+	byToken := serve(t, rotanats.Token(hidden))
+	silent(t, "server", byUser, byToken)
+	for _, c := range []struct {
+		name string
+		s    rota.Store
+		ok   bool
+	}{
+		{"user by URL", rotanats.Store("nats://ada:" + hidden + "@" + byUser.Addr()), true},
+		{"user by option", rotanats.Store(byUser.URL(), rotanats.UserPassword("ada", hidden)), true},
+		{"token by URL", rotanats.Store("nats://" + hidden + "@" + byToken.Addr()), true},
+		{"token by parameter", rotanats.Store(byToken.URL() + "?token=" + hidden), true},
+		{"token by option", rotanats.Store(byToken.URL(), rotanats.Token(hidden)), true},
+		{"nobody", rotanats.Store(byUser.URL()), false},
+		{"wrong password", rotanats.Store("nats://ada:x" + hidden + "@" + byUser.Addr()), false},
+		{"wrong token", rotanats.Store(byToken.URL() + "?token=x" + hidden), false},
+		{"password as token", rotanats.Store(byUser.URL() + "?token=" + hidden), false},
+	} {
+		silent(t, c.name, c.s, rota.Config{Store: c.s})
+		err := works(t, c.s)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		silent(t, c.name, err)
+		if err != nil && !strings.Contains(err.Error(), "Authorization Violation") {
+			t.Errorf("%s: %v, want it to name the violation", c.name, err)
+		}
+	}
+}
+
+// TestSecretsAreNotTold by addresses that lead nowhere, or are wrong.
+func TestSecretsAreNotTold(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"nats://u:" + hidden + "@127.0.0.1:1", "nats://" + hidden + "@127.0.0.1:1", "tls://u:" + hidden + "@127.0.0.1:1?ca=none.pem",
+		"nats://127.0.0.1:1?token=" + hidden, "nats://u:" + hidden + "@", "nats://u:" + hidden + "%zz@a", "nats://u:" + hidden + "?x@a",
+		"http://u:" + hidden + "@a", "nats://u:" + hidden + "@a:b:c", hidden,
+	} {
+		s := rotanats.Store(address)
+		src := rotanats.Source(address, rotanats.Stream("S"), rotanats.Subject("s.*"))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		_, err1 := s.Get(ctx, "k")
+		_, err2 := src.Partitions(ctx)
+		cancel()
+		if err1 == nil || err2 == nil {
+			t.Errorf("an address that leads nowhere works")
+		}
+		silent(t, "an address", s, src, err1, err2, rotanats.Check(address), rota.Config{Store: s, Source: src})
+	}
+	dir := t.TempDir()
+	silent(t, "embedded", rotanats.Embed(dir, rotanats.Token(hidden)))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := newAuthority(t, dir)
+	serverCert, serverKey := ca.issue("server")
+	clientCert, clientKey := ca.issue("client")
+	other := newAuthority(t, t.TempDir())
+	otherCert, otherKey := other.issue("client")
+	oneWay := serve(t, rotanats.Certificate(serverCert, serverKey), rotanats.Token(hidden))
+	bothWays := serve(t, rotanats.Certificate(serverCert, serverKey), rotanats.RootCA(ca.file), rotanats.Token(hidden))
+	for _, c := range []struct {
+		name    string
+		address string
+		ok      bool
+	}{
+		{"CA", "tls://" + oneWay.Addr() + "?ca=" + ca.file, true},
+		{"CA with both certificates", "tls://" + bothWays.Addr() + "?ca=" + ca.file + "&cert=" + clientCert + "&key=" + clientKey, true},
+		{"without a CA", "tls://" + oneWay.Addr(), false},
+		{"another CA", "tls://" + oneWay.Addr() + "?ca=" + other.file, false},
+		{"without a client's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.file, false},
+		{"another's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.file + "&cert=" + otherCert + "&key=" + otherKey, false},
+		{"no such file", "tls://" + oneWay.Addr() + "?ca=" + ca.file + ".no", false},
+		{"not a certificate", "tls://" + oneWay.Addr() + "?ca=" + serverKey, false},
+	} {
+		err := works(t, rotanats.Store(c.address, rotanats.Token(hidden)))
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		silent(t, c.name, err)
+	}
+}
+
+// authority is a CA for one test.
+type authority struct {
+	t    testing.TB
+	dir  string
+	file string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB, dir string) *authority {
+	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem")}
+	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	a.key = a.newKey()
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key)
+	a.write(a.file, "CERTIFICATE", der, err)
+	return a
+}
+
+func (a *authority) newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) write(file, kind string, der []byte, err error) {
+	if err == nil {
+		err = os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *authority) issue(name string) (cert, key string) {
+	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	k := a.newKey()
+	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &k.PublicKey, a.key)
+	a.write(cert, "CERTIFICATE", der, err)
+	der, err = x509.MarshalECPrivateKey(k)
+	a.write(key, "EC PRIVATE KEY", der, err)
+	return cert, key
+}
+
+// TestCredentialsFile signs in to a server that trusts an operator.
+func TestCredentialsFile(t *testing.T) {
+	t.Parallel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	operator, err := nkeys.CreateOperator()
+	must(err)
+	account, err := nkeys.CreateAccount()
+	must(err)
+	user, err := nkeys.CreateUser()
+	must(err)
+	public := func(k nkeys.KeyPair) string {
+		p, err := k.PublicKey()
+		must(err)
+		return p
+	}
+	system, err := nkeys.CreateAccount()
+	must(err)
+	sysText, err := jwt.NewAccountClaims(public(system)).Encode(operator)
+	must(err)
+	op := jwt.NewOperatorClaims(public(operator))
+	op.SystemAccount = public(system)
+	acc := jwt.NewAccountClaims(public(account))
+	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+	accText, err := acc.Encode(operator)
+	must(err)
+	userText, err := jwt.NewUserClaims(public(user)).Encode(account)
+	must(err)
+	seed, err := user.Seed()
+	must(err)
+	creds, err := jwt.FormatUserConfig(userText, seed)
+	must(err)
+	file := filepath.Join(t.TempDir(), "user.creds")
+	must(os.WriteFile(file, creds, 0o600))
+
+	resolver := &server.MemAccResolver{}
+	must(resolver.Store(public(account), accText))
+	must(resolver.Store(public(system), sysText))
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		TrustedOperators: []*jwt.OperatorClaims{op}, AccountResolver: resolver, SystemAccount: public(system)})
+	must(err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	must(works(t, rotanats.Store(ns.ClientURL(), rotanats.Credentials(file))))
+	must(works(t, rotanats.Store(ns.ClientURL()+"?creds="+file)))
+	if err := works(t, rotanats.Store(ns.ClientURL())); err == nil {
+		t.Error("without credentials it works, too")
+	}
+	if err := works(t, rotanats.Store(ns.ClientURL()+"?creds="+file+".no")); err == nil || !strings.Contains(err.Error(), "credentials file") {
+		t.Errorf("with a file that is not there: %v", err)
+	}
+}
