@@ -181,6 +181,9 @@ type Hunt struct {
 	ID    string
 	Bases []*Base // made without the defect
 	Limit int     // of schedules
+	// Scripted: directed schedules only. They are scenarios, so that what they
+	// find can be shrunk and kept as a file.
+	Scripted bool
 }
 
 // A Catch is what a hunt came to.
@@ -233,7 +236,7 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 	}
 	all := h.shots(&d)
 	w := New(d.Options)
-	for seed := uint64(1); c.Schedules < h.Limit && ctx.Err() == nil; seed++ {
+	for seed := uint64(1); c.Schedules < h.Limit && ctx.Err() == nil && (len(all) > 0 || !h.Scripted); seed++ {
 		if len(all) > 0 {
 			c.Schedules++
 			r := d.playSome(ctx, all[:1])
@@ -249,6 +252,9 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 		}
 		if c.Directed != nil {
 			return c, true
+		}
+		if h.Scripted {
+			continue
 		}
 		c.Schedules++
 		if r := w.Play(seed); r.Violation != nil {

@@ -155,6 +155,9 @@ func (w *World) strike(f fault) {
 	w.stats.LiveFaults++
 	w.stats.Faults[f.kind]++
 	w.mark(h, f.kind)
+	if w.tell != nil {
+		w.tell.struck(h, f)
+	}
 	if w.log != nil {
 		w.say(h, "meets a fault: "+f.kind.String())
 	}
@@ -164,6 +167,9 @@ func (w *World) strike(f fault) {
 	case CrashTwo:
 		w.crash(h, f)
 		if o := w.pick(f.more); o != nil {
+			if w.tell != nil {
+				w.tell.say(w.now, "kill %s", w.tell.name(o))
+			}
 			w.crash(o, f)
 		}
 	case Prove:

@@ -50,6 +50,7 @@ type Played struct {
 	Violation *check.Violation
 	Useless   []int              // lines that had nobody to act on
 	Closing   []scenario.Command // what had to be undone before it could rest
+	Rested    bool               // it came so far that it should have rested
 }
 
 // tail is how long a script goes on after its last line before it is healed:
@@ -108,6 +109,7 @@ func (s *Stage) perform(sc *Script, p *Played) {
 		}
 	}
 	if !sc.Restless {
+		p.Rested = true
 		w.rest()
 	}
 }

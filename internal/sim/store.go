@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
@@ -61,10 +62,16 @@ func (w *World) call(h *host, a *core.Action) {
 	}
 	if h.cutOut || h.outLost || h.noReads && a.Verb != core.Put || w.chance(w.opt.noise.loseRequest) {
 		w.stats.Faults[LoseRequest]++
+		if w.tell != nil && !h.cutOut {
+			w.tell.around(h, "requests lost")
+		}
 		w.timeout(it)
 		return
 	}
 	at := w.now + w.delay(h) + h.outLate
+	if w.tell != nil && at > w.now+ms(20) {
+		w.tell.around(h, "requests late %v", time.Duration(at-w.now))
+	}
 	if at > it.due {
 		w.timeout(it) // it will arrive, but nobody waits that long
 	}
@@ -119,6 +126,9 @@ func (w *World) apply(it item) {
 			w.marks.UnknownApplied++
 		}
 		w.stats.Faults[LoseAnswer]++
+		if w.tell != nil && !h.cutIn {
+			w.tell.around(h, "answers lost")
+		}
 		w.timeout(it)
 		return
 	}
@@ -349,12 +359,19 @@ func (w *World) show(e core.Entry) {
 		}
 		if h.cutIn || h.watchDrops || w.chance(w.opt.noise.dropWatch) {
 			w.stats.Faults[DropWatch]++
+			if w.tell != nil && !h.cutIn {
+				w.tell.around(h, "watch drops")
+			}
 			continue
 		}
 		at := w.now + w.delay(h) + h.watchLate
 		if w.chance(w.opt.noise.late) {
 			w.stats.Faults[Late]++
-			at += w.span(ms(100), ms(4000))
+			by := w.span(ms(100), ms(4000))
+			at += by
+			if w.tell != nil {
+				w.tell.around(h, "watch late %v", time.Duration(by))
+			}
 		}
 		it := item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, Entries: w.entry(e)}}
 		w.push(at, it)

@@ -51,6 +51,8 @@ type World struct {
 	blind  int64     // until then only the sink is sure
 	script *scripted // the play is a script, and more can be asked of it
 
+	tell *teller // writes the schedule down as a script
+
 	log  func(at int64, line string)
 	hear func(seenLine)
 	tap  func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
@@ -169,6 +171,9 @@ func (w *World) entry(e core.Entry) []core.Entry {
 
 // join starts a process on h with a new session.
 func (w *World) join(h *host) {
+	if w.tell != nil {
+		w.tell.say(w.now, "join %s", w.tell.name(h))
+	}
 	h.epoch++
 	h.up, h.paused, h.ended = true, false, core.NotEnded
 	h.runs, h.calls, h.held = h.runs[:0], h.calls[:0], h.held[:0]
