@@ -1,4 +1,111 @@
 package main
 
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/spf13/cobra"
+)
+
+// defaultDir is the folder that rota up and rota serve keep their data in.
+const defaultDir = "rota-data"
+
+// upFile tells, within that folder, what rota up runs there.
+const upFile = "rota.up"
+
+// An upNote is what others must know to join in.
+type upNote struct {
+	Group  string `json:"group"`
+	Source string `json:"source"` // parameters of an embed: URL
+}
+
+func writeUpNote(dir string, n upNote) error {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, upFile), append(b, '\n'), 0o600)
+}
+
+func readUpNote(dir string) (n upNote) {
+	if b, err := os.ReadFile(filepath.Join(dir, upFile)); err == nil {
+		json.Unmarshal(b, &n) // without it --group and --source have to be given
+	}
+	return n
+}
+
+// served tells whether somebody serves the folder, or what to do about it.
+func served(dir string) error {
+	address, _, err := readAddress(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return codedError{fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable}
+	case err != nil:
+		return codedError{fmt.Errorf("the server of %s: %w", dir, err), exitUnreachable}
+	}
+	conn, err := net.DialTimeout("tcp", address, storeTime)
+	if err != nil {
+		return codedError{fmt.Errorf("no rota up or rota serve runs in %s now (nobody listens at %s): start one, or say --store", dir, address), exitUnreachable}
+	}
+	return conn.Close()
+}
+
 // fromFolder fills in what the rota up or rota serve of this folder knows.
-func (f *memberFlags) fromFolder() error { return nil }
+func (f *memberFlags) fromFolder() error {
+	if f.store != "" {
+		return nil
+	}
+	if err := served(f.dir); err != nil {
+		return err
+	}
+	f.store = "folder:" + f.dir
+	n := readUpNote(f.dir)
+	if f.group == "" {
+		f.group = n.Group
+	}
+	if f.source == "" && n.Source != "" {
+		f.source = "embed:" + f.dir + "?" + n.Source
+	}
+	return nil
+}
+
+// A target is the group that a command is about.
+type target struct{ group, store, dir string }
+
+func (t *target) flags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&t.group, "group", "", "the group (default: that of the rota up of this folder)")
+	fl.StringVar(&t.store, "store", "", "where it meets: "+examples(stores)+" (default: the rota up or rota serve of this folder)")
+	fl.StringVar(&t.dir, "dir", defaultDir, "the folder of that rota up or rota serve")
+}
+
+// open connects to the group's store, as far as that can be told without asking.
+func (t *target) open() (rota.Store, error) {
+	f := memberFlags{group: t.group, store: t.store, dir: t.dir}
+	if err := f.fromFolder(); err != nil {
+		return nil, err
+	}
+	t.group, t.store = f.group, f.store
+	if t.group == "" {
+		return nil, usagef("--group is missing: say which group")
+	}
+	return openStore(t.store)
+}
+
+// ago is how long ago something was, as one says it.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "just now"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s ago", d.Seconds())
+	}
+	return roughly(d) + " ago"
+}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rota-dev/rota"
 )
@@ -115,6 +117,14 @@ func (r *roll) ListsAll() bool {
 	return ok && l.ListsAll()
 }
 
+// Close closes the source's connections.
+func (r *roll) Close() error {
+	if c, ok := r.Source.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
 func (r *roll) of(msg rota.Message) (rota.Ownership, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,10 +141,22 @@ type hand struct {
 	keeper *keeper
 	roll   *roll
 	client http.Client
+	done   atomic.Int64 // messages handled
 }
 
 // handle is Config.Handle.
 func (h *hand) handle() func(context.Context, rota.Message) error {
+	do := h.how()
+	return func(ctx context.Context, msg rota.Message) error {
+		err := do(ctx, msg)
+		if err == nil {
+			h.done.Add(1)
+		}
+		return err
+	}
+}
+
+func (h *hand) how() func(context.Context, rota.Message) error {
 	switch h.deed.kind {
 	case "exec":
 		return h.exec
@@ -145,6 +167,29 @@ func (h *hand) handle() func(context.Context, rota.Message) error {
 		return func(context.Context, rota.Message) error { return nil }
 	}
 	return h.log
+}
+
+// tally tells every so often how many messages were handled, until it is called
+// off.
+func (h *hand) tally(j *journal, member string, every time.Duration) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				j.add(line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: "work", Group: h.group, Member: member, N: int(h.done.Load())})
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
 }
 
 // log says that a message came, not what is in it: that is nobody's business.

@@ -60,7 +60,10 @@ func rootCmd() *cobra.Command {
 		Short: "Keep a duty roster for queues",
 		Long: `Rota keeps a duty roster for queues: at every moment at most one member may
 act on a partition, and none is idle for longer than it must be.`,
-		Example: `  rota up                  watch a group at work: join, kill, cut off, heal
+		Example: `  rota up                  a group at work on this machine: processes, messages, all real
+  rota run                 one more member for it, in another terminal of the same folder
+  rota status              who leads, who owns what, what is waited for
+  rota explain demo.3      the same in words, for one partition
   rota sim                 look for broken promises in 20000 simulated schedules
   rota help sim            more about one command
   rota completion bash     completion for your shell`,
@@ -76,11 +79,17 @@ act on a partition, and none is idle for longer than it must be.`,
 	root.AddCommand(
 		upCmd(),
 		runCmd(),
+		serveCmd(),
+		produceCmd(),
+		statusCmd(),
+		explainCmd(),
+		partitionsCmd(),
 		checkCmd(),
 		simCmd(),
 		watchdogCmd(),
 		versionCmd(),
 	)
+	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

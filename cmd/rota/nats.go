@@ -1,8 +1,15 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -23,9 +30,92 @@ func embedStore(raw string) (rota.Store, error) {
 	return rotanats.Embed(strings.TrimPrefix(raw, "embed:")), nil
 }
 
+// folderStore opens folder:DIR, which is what commands without --store mean: it
+// connects to whoever serves the folder, and never serves it itself. A member
+// that did would keep the folder when its rota up has ended.
+func folderStore(raw string) (rota.Store, error) {
+	dir := strings.TrimPrefix(raw, "folder:")
+	address, token, err := readAddress(dir)
+	if err != nil {
+		return nil, err
+	}
+	return rotanats.Store("nats://"+address, rotanats.Token(token), rotanats.SyncAlways(), rotanats.Name("rota")), nil
+}
+
+// readAddress reads where a folder is served, and what lets clients in.
+func readAddress(dir string) (address, token string, err error) {
+	var note struct{ Address, Token string }
+	b, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+	if err != nil {
+		return "", "", err
+	}
+	if json.Unmarshal(b, &note) != nil || note.Address == "" {
+		return "", "", fmt.Errorf("%s cannot be read: remove it if no server of this folder runs", filepath.Join(dir, "rota.address"))
+	}
+	return note.Address, note.Token, nil
+}
+
+// natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
+// with embed:DIR.
+func natsSource(raw string) (queueSource, error) {
+	if err := rotanats.Check(raw); err != nil {
+		return queueSource{}, natsWords(err)
+	}
+	q := parameters(raw)
+	if q.Get("stream") == "" || q.Get("subject") == "" {
+		return queueSource{}, fmt.Errorf("it needs a stream and a subject: ?stream=ORDERS&subject=orders.*&partitions=64")
+	}
+	return queueSource{Source: rotanats.Source(raw)}, nil
+}
+
+// parameters are those behind the question mark.
+func parameters(raw string) url.Values {
+	_, query, _ := strings.Cut(raw, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return url.Values{}
+	}
+	return q
+}
+
 // natsWords takes the driver's name off: the flag is named instead.
 func natsWords(err error) error { return plainError(strings.TrimPrefix(err.Error(), "rotanats: ")) }
 
 type plainError string
 
 func (e plainError) Error() string { return string(e) }
+
+// dialNATS connects to what a source URL names, to publish there.
+func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
+	opts := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
+	address, _, _ := strings.Cut(raw, "?")
+	if dir, ok := strings.CutPrefix(address, "embed:"); ok {
+		if err := served(dir); err != nil {
+			return nil, err
+		}
+		host, token, err := readAddress(dir)
+		if err != nil {
+			return nil, err
+		}
+		address = "nats://" + host
+		opts = append(opts, nats.Token(token))
+	}
+	q := parameters(raw)
+	if v := q.Get("token"); v != "" {
+		opts = append(opts, nats.Token(v))
+	}
+	if v := q.Get("creds"); v != "" {
+		opts = append(opts, nats.UserCredentials(v))
+	}
+	if v := q.Get("ca"); v != "" {
+		opts = append(opts, nats.RootCAs(v))
+	}
+	if v := q.Get("cert"); v != "" {
+		opts = append(opts, nats.ClientCert(v, q.Get("key")))
+	}
+	nc, err := nats.Connect(address, opts...)
+	if err != nil {
+		return nil, unreachable(raw, err)
+	}
+	return nc, ctx.Err()
+}

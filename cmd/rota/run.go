@@ -16,18 +16,18 @@ import (
 
 // memberFlags are what rota run is told.
 type memberFlags struct {
-	group, store, source, handle, own, name string
-	strategy, rebalance                     string
-	lease, heartbeat, settle, drain         time.Duration
-	grace, orphan, ret                      time.Duration
-	rejoin, newGroup, trace, quiet, tether  bool
-	gate, events                            string
-	labels                                  map[string]string
+	group, store, dir, source, handle, own, name string
+	strategy, rebalance                          string
+	lease, heartbeat, settle, drain              time.Duration
+	grace, orphan, ret, tally                    time.Duration
+	rejoin, newGroup, trace, quiet, tether       bool
+	gate, events                                 string
+	labels                                       map[string]string
 }
 
 func runCmd() *cobra.Command {
 	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
-		settle: 150 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce}
+		settle: 150 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run one member of a group",
@@ -67,7 +67,8 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.group, "group", "", "who share the work")
-	fl.StringVar(&f.store, "store", "", "where they meet: "+examples(stores))
+	fl.StringVar(&f.store, "store", "", "where they meet: "+examples(stores)+" (default: the rota up or rota serve of this folder)")
+	fl.StringVar(&f.dir, "dir", defaultDir, "the folder of that rota up or rota serve")
 	fl.StringVar(&f.source, "source", "", "what there is to do: "+examples(sources))
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
@@ -89,14 +90,18 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.BoolVar(&f.quiet, "quiet", false, "do not tell on standard error what happens")
 	fl.StringToStringVar(&f.labels, "label", nil, "key=value, for people and placement; may be given more than once")
 	fl.BoolVar(&f.tether, "tether", false, "leave when standard input ends: for supervisors")
+	fl.Var(span{&f.tally, true}, "tally", "with --events: how often to tell how many messages were handled")
 	fl.MarkHidden("tether")
+	fl.MarkHidden("tally")
 	return cmd
 }
 
 func examples[T any](table []scheme[T]) string {
 	var out []string
 	for _, s := range table {
-		out = append(out, s.like)
+		if s.like != "" {
+			out = append(out, s.like)
+		}
 	}
 	return strings.Join(out, ", ")
 }
@@ -125,6 +130,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		}
 		defer h.keeper.Close()
 	}
+	if s, ok := store.(interface {
+		Fresh(context.Context) (bool, error)
+	}); ok && !f.newGroup {
+		f.newGroup, _ = s.Fresh(ctx) // an error is told by whoever needs the store next
+	}
 	cfg := f.config(store, src, h)
 	cfg.Abort = func(err error) { f.abort(stderr, j, err) }
 	speak := newSpeaker(stderr, f.quiet || f.events == "-")
@@ -147,8 +157,14 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if f.tether {
 		ctx = tethered(ctx, stdin, f.lease)
 	}
+	if j != nil && f.tally > 0 {
+		defer h.tally(j, m.Name(), f.tally)()
+	}
 	err = m.Run(ctx)
 	speak.Close()
+	if c, ok := src.(io.Closer); ok {
+		c.Close()
+	}
 	return ended(err)
 }
 
@@ -274,9 +290,15 @@ const storeTime = 5 * time.Second
 func reach(ctx context.Context, store rota.Store, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
-	_, err := store.Get(ctx, group+"/plan")
-	if errors.Is(err, rota.ErrNotFound) {
-		return nil
+	var err error
+	for range 3 { // a store that several begin to use at once may need a moment
+		if _, err = store.Get(ctx, group+"/plan"); err == nil || errors.Is(err, rota.ErrNotFound) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v", storeTime)

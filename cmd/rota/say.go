@@ -65,7 +65,7 @@ func because(l *line) string {
 func sayPlan(l *line) string {
 	out := fmt.Sprintf("makes plan %d", l.Plan)
 	if w := planWords(l.Because); w != "" {
-		out += ", for " + w
+		out += ", because " + w
 	}
 	switch {
 	case l.Moved > 0 && l.Placed > 0:
@@ -80,18 +80,39 @@ func sayPlan(l *line) string {
 	return out
 }
 
-// planWords says why a plan was made.
+// planWords says why a plan was made: "died (c3), orders" is c3 died and an
+// operator ordered it.
 func planWords(why string) string {
-	words := map[string]string{
-		"joined": "a member joined", "left": "a member left", "died": "a member died", "evicted": "a member was evicted",
-		"orders": "an operator ordered it", "roster": "the partitions changed", "ownerless": "a partition had no owner",
-		"returned": "a member came back",
+	words := map[string]struct{ who, what string }{
+		"joined": {"a member", "joined"}, "left": {"a member", "left"}, "died": {"a member", "died"}, "evicted": {"a member", "was evicted"},
+		"orders": {"an operator", "ordered it"}, "roster": {"the partitions", "changed"}, "ownerless": {"a partition", "had no owner"},
+		"returned": {"a member", "came back"},
 	}
 	var out []string
 	for w := range strings.SplitSeq(why, ", ") {
-		if w != "" {
-			out = append(out, cmp.Or(words[w], w))
+		w, names, _ := strings.Cut(w, " (")
+		s, ok := words[w]
+		switch {
+		case w == "":
+			continue
+		case !ok:
+			out = append(out, w)
+			continue
+		case names != "":
+			s.who = naming(strings.Fields(strings.TrimSuffix(names, ")")))
 		}
+		out = append(out, s.who+" "+s.what)
 	}
 	return strings.Join(out, " and ")
+}
+
+// naming joins names: a, b and c. What comes as "and 7 more" stays so.
+func naming(names []string) string {
+	if n := len(names); n > 3 && names[n-1] == "more" {
+		return strings.Join(names[:n-3], ", ") + " " + strings.Join(names[n-3:], " ")
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
 }

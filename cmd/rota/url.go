@@ -16,7 +16,7 @@ import (
 // A scheme is one kind of URL.
 type scheme[T any] struct {
 	name string
-	like string // an example, for refusals
+	like string // an example, for people; "" if it is not for them
 	open func(raw string) (T, error)
 }
 
@@ -24,6 +24,7 @@ var stores = []scheme[rota.Store]{
 	{"embed", "embed:./rota-data", embedStore},
 	{"nats", "nats://HOST:4222", natsStore},
 	{"tls", "tls://HOST:4222", natsStore},
+	{"folder", "", folderStore},
 	{"mem", "mem:", func(raw string) (rota.Store, error) {
 		if raw != "mem:" {
 			return nil, fmt.Errorf("it has no parts: write mem:")
@@ -40,6 +41,9 @@ type queueSource struct {
 }
 
 var sources = []scheme[queueSource]{
+	{"nats", "nats://HOST:4222?stream=ORDERS&subject=orders.*&partitions=64", natsSource},
+	{"tls", "tls://HOST:4222?…", natsSource},
+	{"embed", "embed:DIR?…", natsSource},
 	{"none", "none:?partitions=64", openNone},
 }
 
@@ -88,11 +92,7 @@ func open[T any](flag string, table []scheme[T], raw string) (T, error) {
 	name, _, ok := strings.Cut(raw, ":")
 	i := slices.IndexFunc(table, func(s scheme[T]) bool { return s.name == name })
 	if !ok || i < 0 {
-		var known []string
-		for _, s := range table {
-			known = append(known, s.like)
-		}
-		return none, usagef("--%s %q: unknown kind of URL; known are %s", flag, redact(raw), strings.Join(known, ", "))
+		return none, usagef("--%s %q: unknown kind of URL; known are %s", flag, redact(raw), examples(table))
 	}
 	v, err := table[i].open(raw)
 	if err != nil {

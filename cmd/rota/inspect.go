@@ -1,0 +1,496 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/spf13/cobra"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// inspect reads the group. The store is the caller's to close.
+func (t *target) inspect(ctx context.Context) (*rota.Status, rota.Store, error) {
+	store, err := t.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := t.look(ctx, store)
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return st, store, nil
+}
+
+func (t *target) look(ctx context.Context, store rota.Store) (*rota.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	if err := reach(ctx, store, t.group); err != nil {
+		return nil, unreachable(t.store, err)
+	}
+	st, err := rota.Inspect(ctx, store, t.group)
+	switch {
+	case errors.Is(err, rota.ErrNotFound):
+		return nil, fmt.Errorf("there is no group called %q in %s yet: it begins with its first member", t.group, redact(t.store))
+	case err != nil:
+		return nil, unreachable(t.store, err)
+	}
+	return &st, nil
+}
+
+// A view is how a command shows what it read: once, or again and again.
+type view struct {
+	output string
+	watch  bool
+	every  time.Duration
+}
+
+func (v *view) flags(cmd *cobra.Command, watch bool) {
+	v.output, v.every = "table", time.Second
+	cmd.Flags().VarP(choice{&v.output, []string{"table", "json"}}, "output", "o", "how to print it")
+	if watch {
+		cmd.Flags().BoolVar(&v.watch, "watch", false, "again and again, until Ctrl-C")
+		cmd.Flags().Var(span{&v.every, false}, "every", "how often, with --watch")
+	}
+}
+
+// show prints what the group looks like, by table or as JSON.
+func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	st, store, err := t.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for {
+		var text strings.Builder
+		if v.output == "json" {
+			x, err := shape(st)
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(&text)
+			if !v.watch {
+				enc.SetIndent("", "  ")
+			}
+			if err := enc.Encode(x); err != nil {
+				return err
+			}
+		} else if err := table(&text, st); err != nil {
+			return err
+		}
+		if v.watch && v.output == "table" && columns(w) > 0 {
+			fmt.Fprint(w, "\x1b[H\x1b[2J")
+		}
+		if _, err := io.WriteString(w, text.String()); err != nil || !v.watch {
+			return err
+		}
+		if v.output == "table" {
+			fmt.Fprintln(w)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(v.every):
+		}
+		if st, err = t.look(ctx, store); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func statusCmd() *cobra.Command {
+	var t target
+	var v view
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show a group: leader, plan, members, partitions, what is waited for",
+		Long: `Status reads a group from its store and shows who leads, which plan counts, what is
+waited for, the members and the partitions. It asks no member and changes nothing.
+
+Heartbeats are dated by the clocks of the members' machines: where those are wrong,
+so are the ages.`,
+		Example: `  rota status                     of the rota up of this folder
+  rota status --watch
+  rota status -o json --group orders --store nats://localhost:4222`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return v.show(cmd, &t, func(w io.Writer, st *rota.Status) error { return printStatus(w, &t, st, time.Now()) },
+				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()), nil })
+		},
+	}
+	t.flags(cmd)
+	v.flags(cmd, true)
+	return cmd
+}
+
+func partitionsListCmd() *cobra.Command {
+	var t target
+	var v view
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the partitions with their owners and metadata",
+		Example: "  rota partitions list\n  rota partitions list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return v.show(cmd, &t, func(w io.Writer, st *rota.Status) error { return printPartitions(w, st, time.Now(), true) },
+				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()).Partitions, nil })
+		},
+	}
+	t.flags(cmd)
+	v.flags(cmd, true)
+	return cmd
+}
+
+var phaseWords = map[rota.Phase]string{
+	rota.Sentinel: "at rest", rota.Computing: "about to plan", rota.Changing: "partitions are changing hands",
+}
+
+var classWords = map[rota.Class]string{
+	rota.ClassA: "class A: acknowledged writes survive any failover",
+	rota.ClassB: "class B: one server with a durable log",
+	rota.ClassC: "class C: a failover may lose acknowledged writes; exclusive then only with a sink that checks tokens",
+}
+
+func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
+	leader := "nobody leads"
+	if st.Leader != "" {
+		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
+	}
+	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, lastPlan(st, now), phaseWords[st.Phase])
+	fmt.Fprintf(w, "store %s, %s\n", redact(t.store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
+	printNotes(w, st)
+	fmt.Fprintln(w)
+	if err := printMembers(w, st, now); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if err := printPartitions(w, st, now, false); err != nil {
+		return err
+	}
+	if len(st.Waits) > 0 {
+		fmt.Fprintf(w, "\nwaiting (%d):\n", len(st.Waits))
+		for i, x := range st.Waits {
+			if i == 20 {
+				fmt.Fprintf(w, "  … and %d more\n", len(st.Waits)-i)
+				break
+			}
+			fmt.Fprintf(w, "  %s waits for %s (%s)\n", x.Partition, x.For, st.NameOf(x.Member))
+		}
+	}
+	return nil
+}
+
+func lastPlan(st *rota.Status, now time.Time) string {
+	if n := len(st.History); n > 0 && st.History[n-1].Plan == st.Plan {
+		h := st.History[n-1]
+		return fmt.Sprintf(" (%s, %s)", cmp.Or(planWords(h.Because), "no cause on record"), ago(now.Sub(h.Time)))
+	}
+	return ""
+}
+
+// printNotes tells what a person should know: holds, orders, conditions.
+func printNotes(w io.Writer, st *rota.Status) {
+	if st.Hold {
+		fmt.Fprintln(w, "hold: nothing is granted until every lease that this store may have forgotten is over")
+	}
+	o := &st.Orders
+	if o.Freeze {
+		fmt.Fprintln(w, "order: frozen, nothing moves that need not (rota thaw)")
+	}
+	if len(o.Paused) > 0 {
+		fmt.Fprintf(w, "order: paused %s (rota resume)\n", strings.Join(o.Paused, ", "))
+	}
+	if len(o.Drains) > 0 {
+		fmt.Fprintf(w, "order: drained %s (rota undrain)\n", strings.Join(o.Drains, ", "))
+	}
+	for _, p := range sortedKeys(o.Pins) {
+		fmt.Fprintf(w, "order: %s is pinned to %s (rota unpin)\n", p, o.Pins[p])
+	}
+	for _, m := range st.Members {
+		for _, c := range m.Conditions {
+			if m.State == "LIVE" || m.State == "LEAVING" {
+				fmt.Fprintf(w, "condition: %s: %s\n", m.Name, c)
+			}
+		}
+	}
+}
+
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
+
+// memberOrder: those that live first, by name.
+func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
+	for _, m := range st.Members {
+		if m.State == "DEAD" || m.State == "LEFT" {
+			ended = append(ended, m)
+		} else {
+			live = append(live, m)
+		}
+	}
+	byName := func(a, b rota.MemberInfo) int {
+		return cmp.Or(natural(a.Name, b.Name), strings.Compare(a.Session, b.Session))
+	}
+	slices.SortFunc(live, byName)
+	slices.SortFunc(ended, func(a, b rota.MemberInfo) int { return b.Sent.Compare(a.Sent) })
+	return live, ended
+}
+
+func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
+	live, ended := memberOrder(st)
+	tw := table(w)
+	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\tPID\tSESSION\tLABELS")
+	for _, m := range live {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+	}
+	for i, m := range ended {
+		if i == 5 {
+			break
+		}
+		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if len(ended) > 5 {
+		fmt.Fprintf(w, "and %d more that have ended\n", len(ended)-5)
+	}
+	return nil
+}
+
+// deadAfter is how long a member must be silent before others may declare it
+// dead: its lease, and what two clocks may differ by, rounded up.
+func deadAfter(lease time.Duration) time.Duration {
+	tenths := math.Ceil(float64(lease) * 1.01 / 0.99 / float64(100*time.Millisecond))
+	return time.Duration(tenths) * 100 * time.Millisecond
+}
+
+func memberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
+	out := strings.ToLower(m.State)
+	switch {
+	case silent(m, now):
+		out = fmt.Sprintf("silent, dead after %.1f s", deadAfter(m.Lease).Seconds())
+	case m.State == "LIVE" && m.Session == st.Leader:
+		out = "leads"
+	case m.State == "LIVE" && !m.Planned:
+		out = "joining"
+	case m.State == "LIVE" && slices.Contains(st.Orders.Drains, m.Name):
+		out = "drained"
+	case m.State == "LIVE" && m.Partitions == 0:
+		out = "standby"
+	}
+	return out
+}
+
+func labels(m map[string]string) string {
+	var out []string
+	for _, k := range sortedKeys(m) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
+}
+
+func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) error {
+	tw := table(w)
+	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
+	if meta {
+		head += "\tMETA"
+	}
+	fmt.Fprintln(tw, head)
+	all := slices.Clone(st.Partitions)
+	slices.SortFunc(all, func(a, b rota.PartitionInfo) int { return natural(a.Name, b.Name) })
+	for _, p := range all {
+		if p.Reason == "removed" && !meta {
+			continue
+		}
+		owner, since := "-", "-"
+		if p.Owner != "" {
+			owner = st.NameOf(p.Owner)
+		}
+		if !p.Since.IsZero() {
+			since = ago(now.Sub(p.Since))
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(planWords(p.Because), "-"))
+		if meta {
+			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+func waitOf(st *rota.Status, name string) (rota.Wait, bool) {
+	for _, w := range st.Waits {
+		if w.Partition == name {
+			return w, true
+		}
+	}
+	return rota.Wait{}, false
+}
+
+// silent tells whether a live member's heartbeat is overdue.
+func silent(m *rota.MemberInfo, now time.Time) bool {
+	return m.State == "LIVE" && now.Sub(m.Sent) > m.Heartbeat*3/2
+}
+
+func partitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) string {
+	owner := slices.IndexFunc(st.Members, func(m rota.MemberInfo) bool { return m.Session == p.Owner })
+	switch w, waits := waitOf(st, p.Name); {
+	case owner >= 0 && silent(&st.Members[owner], now):
+		return "owner silent"
+	case p.State == "OWNED" && waits:
+		return "starting"
+	case p.State == "OWNED":
+		return "runs"
+	case p.State == "REVOKING":
+		return "stopping"
+	case p.Reason != "" && p.Reason != "none":
+		return p.Reason
+	case waits && w.Member != "":
+		return "for " + st.NameOf(w.Member)
+	}
+	return "free"
+}
+
+// natural compares names as people do: q2 comes before q10.
+func natural(a, b string) int {
+	digits := func(s string) int {
+		return len(s) - len(strings.TrimLeft(s, "0123456789"))
+	}
+	for a != "" && b != "" {
+		da, db := digits(a), digits(b)
+		if da > 0 && db > 0 {
+			x, y := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
+				return c
+			}
+			a, b = a[da:], b[db:]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// What -o json prints. Fields are only ever added.
+type (
+	statusShape struct {
+		Group      string            `json:"group"`
+		Leader     string            `json:"leader"`
+		LeaderName string            `json:"leader_name"`
+		Term       uint64            `json:"term"`
+		Plan       uint64            `json:"plan"`
+		Gen        uint64            `json:"gen"`
+		Phase      string            `json:"phase"`
+		Hold       bool              `json:"hold"`
+		Mode       string            `json:"mode"`
+		Class      string            `json:"class"`
+		Frozen     bool              `json:"frozen"`
+		Paused     []string          `json:"paused"`
+		Drained    []string          `json:"drained"`
+		Pins       map[string]string `json:"pins"`
+		Members    []memberShape     `json:"members"`
+		Partitions []partitionShape  `json:"partitions"`
+		Waits      []waitShape       `json:"waits"`
+		History    []planShape       `json:"history"`
+	}
+	memberShape struct {
+		Name       string            `json:"name"`
+		Session    string            `json:"session"`
+		State      string            `json:"state"`
+		Planned    bool              `json:"planned"`
+		Partitions int               `json:"partitions"`
+		Labels     map[string]string `json:"labels"`
+		PID        int               `json:"pid"`
+		Sent       time.Time         `json:"sent"`
+		Age        float64           `json:"heartbeat_age_s"`
+		Lease      string            `json:"lease"`
+		Heartbeat  string            `json:"heartbeat"`
+		Conditions []string          `json:"conditions"`
+	}
+	partitionShape struct {
+		Name    string            `json:"name"`
+		State   string            `json:"state"`
+		Owner   string            `json:"owner,omitempty"`
+		Member  string            `json:"member,omitempty"`
+		To      string            `json:"to,omitempty"`
+		Token   uint64            `json:"token"`
+		Reason  string            `json:"reason,omitempty"`
+		Gen     uint64            `json:"gen"`
+		Plan    uint64            `json:"plan,omitempty"`
+		Since   *time.Time        `json:"since,omitempty"`
+		Because string            `json:"because,omitempty"`
+		Meta    map[string]string `json:"meta"`
+	}
+	waitShape struct {
+		Partition string `json:"partition"`
+		For       string `json:"for"`
+		Member    string `json:"member"`
+	}
+	planShape struct {
+		Plan    uint64    `json:"plan"`
+		Gen     uint64    `json:"gen"`
+		Time    time.Time `json:"time"`
+		Because string    `json:"because"`
+		Moves   int       `json:"moves"`
+		Members int       `json:"members"`
+	}
+)
+
+func shapeStatus(st *rota.Status, now time.Time) statusShape {
+	out := statusShape{Group: st.Group, Leader: st.Leader, LeaderName: st.LeaderName(), Term: st.Term, Plan: st.Plan, Gen: st.Gen,
+		Phase: string(st.Phase), Hold: st.Hold, Mode: string(st.Mode), Class: st.Class.String(), Frozen: st.Orders.Freeze,
+		Paused: list(st.Orders.Paused), Drained: list(st.Orders.Drains), Pins: map[string]string{},
+		Members: []memberShape{}, Partitions: []partitionShape{}, Waits: []waitShape{}, History: []planShape{}}
+	maps.Copy(out.Pins, st.Orders.Pins)
+	live, ended := memberOrder(st)
+	for _, m := range append(live, ended...) {
+		out.Members = append(out.Members, memberShape{m.Name, m.Session, m.State, m.Planned, m.Partitions, m.Labels, m.PID, m.Sent,
+			math.Round(now.Sub(m.Sent).Seconds()*1000) / 1000, m.Lease.String(), m.Heartbeat.String(), list(m.Conditions)})
+	}
+	for i := range st.Partitions {
+		out.Partitions = append(out.Partitions, shapePartition(st, &st.Partitions[i]))
+	}
+	for _, w := range st.Waits {
+		out.Waits = append(out.Waits, waitShape(w))
+	}
+	for _, h := range st.History {
+		out.History = append(out.History, planShape(h))
+	}
+	return out
+}
+
+func shapePartition(st *rota.Status, p *rota.PartitionInfo) partitionShape {
+	x := partitionShape{Name: p.Name, State: p.State, Owner: p.Owner, To: p.To, Token: uint64(p.Token), Reason: p.Reason, Gen: p.Gen, Plan: p.Plan, Because: p.Because, Meta: p.Meta}
+	if p.Owner != "" {
+		x.Member = st.NameOf(p.Owner)
+	}
+	if !p.Since.IsZero() {
+		x.Since = &p.Since
+	}
+	return x
+}
+
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

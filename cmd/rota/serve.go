@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/spf13/cobra"
+)
+
+func serveCmd() *cobra.Command {
+	var dir, listen, user, passwordFile, tokenFile, cert, key, ca string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the embedded NATS server alone, for members to join",
+		Long: `Serve runs a NATS server with JetStream in a folder: a store for groups and a broker
+for their messages. Members of this machine find it by the folder, others by its
+address. Every write is on disk before it is acknowledged. It is one server: while it
+is down, nobody can renew a lease.
+
+Beyond loopback it wants a user and password, or a token, and should have a
+certificate; with --ca it also asks members for theirs.`,
+		Example: `  rota serve
+  rota serve --dir /var/lib/rota --listen 0.0.0.0:4222 --token-file token --cert server.pem --key server.key`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var opts []rotanats.Option
+			password, err := secretFile("password-file", passwordFile)
+			if err != nil {
+				return err
+			}
+			token, err := secretFile("token-file", tokenFile)
+			if err != nil {
+				return err
+			}
+			if (user == "") != (password == "") {
+				return usagef("--user and --password-file: give both or none")
+			}
+			if user != "" {
+				opts = append(opts, rotanats.UserPassword(user, password))
+			}
+			if token != "" {
+				opts = append(opts, rotanats.Token(token))
+			}
+			if (cert == "") != (key == "") {
+				return usagef("--cert and --key: give both or none")
+			}
+			if cert != "" {
+				opts = append(opts, rotanats.Certificate(cert, key))
+			}
+			if ca != "" {
+				opts = append(opts, rotanats.RootCA(ca))
+			}
+			s, err := rotanats.Serve(dir, listen, opts...)
+			if err != nil {
+				return natsWords(err)
+			}
+			defer s.Close()
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "serving %s at %s; Ctrl-C ends it\n", dir, s.URL())
+			fmt.Fprintf(w, "a member, from this folder: %s run --group G --source none:?partitions=8 --own 'exec:sleep 1000'\n", self())
+			<-cmd.Context().Done()
+			fmt.Fprintln(w, "ended")
+			return nil
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&dir, "dir", defaultDir, "the folder for its data")
+	fl.StringVar(&listen, "listen", "127.0.0.1:4222", "where to listen")
+	fl.StringVar(&user, "user", "", "who may connect")
+	fl.StringVar(&passwordFile, "password-file", "", "a file with the user's password")
+	fl.StringVar(&tokenFile, "token-file", "", "a file with a token that lets clients in")
+	fl.StringVar(&cert, "cert", "", "the server's certificate, a PEM file")
+	fl.StringVar(&key, "key", "", "and its key")
+	fl.StringVar(&ca, "ca", "", "let in clients only whose certificate this PEM file vouches for")
+	return cmd
+}
+
+// secretFile reads a secret: those do not belong on a command line, which all
+// users of a machine can see.
+func secretFile(flag, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", usagef("--%s: %v", flag, err)
+	}
+	s := strings.TrimSpace(string(b))
+	if s == "" {
+		return "", usagef("--%s: %s is empty", flag, file)
+	}
+	return s, nil
+}

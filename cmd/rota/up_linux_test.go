@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// quick makes leases short enough for tests, and long enough for slow machines.
+func quick(t *testing.T) {
+	t.Setenv("ROTA_LEASE", "3s")
+	t.Setenv("ROTA_HEARTBEAT", "1s")
+}
+
+// status reads the group of a folder.
+func status(t *testing.T, dir string) (st statusShape) {
+	t.Helper()
+	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, defaultDir), "--group", demoGroup)
+	if code == 0 {
+		if err := json.Unmarshal([]byte(stdout), &st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st
+}
+
+// spread tells who runs how many partitions, of members that live.
+func spread(st statusShape) map[string]int {
+	out := map[string]int{}
+	for _, m := range st.Members {
+		if m.State == "LIVE" {
+			out[m.Name] = 0
+		}
+	}
+	for _, p := range st.Partitions {
+		waits := slices.ContainsFunc(st.Waits, func(w waitShape) bool { return w.Partition == p.Name })
+		if _, ok := out[p.Member]; ok && p.State == "OWNED" && !waits {
+			out[p.Member]++
+		}
+	}
+	return out
+}
+
+func (p *proc) pidOf(name string) int {
+	m := regexp.MustCompile(`\s`+name+` joined \(session [0-9a-f]+, pid (\d+)\)`).FindAllStringSubmatch(p.out.String(), -1)
+	if m == nil {
+		p.t.Fatalf("%s has not joined", name)
+	}
+	pid, _ := strconv.Atoi(m[len(m)-1][1])
+	return pid
+}
+
+// The first run: members as processes, one added, one killed, one frozen and
+// woken, Ctrl-C; and again.
+func TestUpIsAGroupOfProcesses(t *testing.T) {
+	quick(t)
+	dir := t.TempDir()
+	up := start(t, dir, "up", "--partitions", "6", "--rate", "100")
+	until(t, "two each", func() bool {
+		return mapIs(spread(status(t, dir)), map[string]int{"c1": 2, "c2": 2, "c3": 2})
+	})
+	until(t, "hints", func() bool { return strings.Contains(up.out.String(), "Ctrl-C lets everybody leave") })
+	in(t, up.out.String(), "rota up: group demo, 3 members, 6 partitions, 100 messages/s", "c1 joined", "try, in another terminal",
+		" run --quiet --handle none --name c4\n", "kill -9 "+strconv.Itoa(up.pidOf("c3")), "kill -STOP "+strconv.Itoa(up.pidOf("c2")))
+
+	added := start(t, dir, "run", "--handle", "none", "--name", "c4")
+	until(t, "the fourth", func() bool { s := spread(status(t, dir)); return len(s) == 4 && s["c4"] > 0 })
+
+	syscall.Kill(up.pidOf("c2"), syscall.SIGKILL)
+	until(t, "two each of three", func() bool {
+		return mapIs(spread(status(t, dir)), map[string]int{"c1": 2, "c3": 2, "c4": 2})
+	})
+	in(t, up.out.String(), "c2 (pid ", "is gone: ended by signal 9 (killed)")
+
+	frozen := up.pidOf("c3")
+	syscall.Kill(frozen, syscall.SIGSTOP)
+	until(t, "the frozen one's partitions moved", func() bool {
+		return mapIs(spread(status(t, dir)), map[string]int{"c1": 3, "c4": 3})
+	})
+	syscall.Kill(frozen, syscall.SIGCONT)
+	until(t, "the frozen one's return", func() bool { return spread(status(t, dir))["c3"] == 2 })
+	in(t, up.out.String(), "c3 pauses: it has no lease", "c3 is fenced", "c3 joined")
+
+	added.Process.Signal(syscall.SIGINT)
+	if code := added.code(); code != 0 {
+		t.Errorf("the added member: exit %d", code)
+	}
+	until(t, "the added one is gone", func() bool { return len(spread(status(t, dir))) == 2 })
+	up.Process.Signal(syscall.SIGINT)
+	if code := up.code(); code != 0 {
+		t.Errorf("rota up: exit %d", code)
+	}
+	in(t, up.out.String(), "everybody leaves", "c1 (pid ", "exit 0, left in good order", "all are gone")
+	if alive(frozen) {
+		t.Error("a member outlives rota up")
+	}
+	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl")); code != 0 || !strings.Contains(stdout, "all well") {
+		t.Errorf("rota check: %s%s", stdout, stderr)
+	}
+
+	again := start(t, dir, "up", "--partitions", "6", "--members", "2")
+	until(t, "the second run", func() bool {
+		return mapIs(spread(status(t, dir)), map[string]int{"c1": 3, "c2": 3})
+	})
+	again.Process.Signal(syscall.SIGTERM)
+	if code := again.code(); code != 0 {
+		t.Errorf("the second rota up: exit %d", code)
+	}
+}
+
+func mapIs(got, want map[string]int) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for k, v := range want {
+		if n, ok := got[k]; !ok || n != v {
+			return false
+		}
+	}
+	return true
+}
+
+// in asks that all of want stand in got, in that order.
+func in(t *testing.T, got string, want ...string) {
+	t.Helper()
+	rest := got
+	for _, w := range want {
+		_, after, ok := strings.Cut(rest, w)
+		if !ok {
+			t.Errorf("no %q, or not in its place, in\n%s", w, got)
+			return
+		}
+		rest = after
+	}
+}
+
+func TestNoMemberOutlivesAKilledUp(t *testing.T) {
+	quick(t)
+	dir := t.TempDir()
+	up := start(t, dir, "up", "--partitions", "2", "--members", "2")
+	until(t, "the group", func() bool {
+		return mapIs(spread(status(t, dir)), map[string]int{"c1": 1, "c2": 1})
+	})
+	pids := []int{up.pidOf("c1"), up.pidOf("c2")}
+	syscall.Kill(pids[1], syscall.SIGSTOP) // frozen ones too
+	up.Process.Kill()
+	until(t, "the end of all members", func() bool { return !slices.ContainsFunc(pids, alive) })
+}
+
+func TestUpSaysWhyItCannot(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(dir, "file")
+	other := filepath.Join(dir, "other")
+	if os.WriteFile(file, nil, 0o644) != nil || os.Mkdir(other, 0o755) != nil || os.WriteFile(filepath.Join(other, "thesis.txt"), nil, 0o644) != nil {
+		t.Fatal("no files")
+	}
+	served := start(t, dir, "serve", "--listen", freePort(t))
+	until(t, "the server", func() bool { return strings.Contains(served.out.String(), "serving") })
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"up", "--dir", filepath.Join(dir, defaultDir)}, "rota-data is served by process " + strconv.Itoa(served.Process.Pid) + " already"},
+		{[]string{"up", "--dir", filepath.Join(dir, "new"), "--listen", taken.Addr().String()}, "the port is taken: " + taken.Addr().String()},
+		{[]string{"up", "--dir", file}, "file is not a folder"},
+		{[]string{"up", "--dir", other}, "holds something else (thesis.txt)"},
+		{[]string{"up", "--dir", "/proc/rota"}, "the folder /proc/rota"},
+		{[]string{"serve", "--dir", filepath.Join(dir, "new2"), "--listen", "0.0.0.0:1"}, "0.0.0.0:1"},
+	} {
+		code, stdout, stderr := rotaRuns(t.Context(), c.args...)
+		if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("rota %v: exit %d, %q, %q, want %q", c.args, code, stdout, stderr, c.says)
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
