@@ -72,7 +72,7 @@ func (r *run) check() error {
 	if r.s.m.hold != nil {
 		r.s.m.hold()
 	}
-	if r.lost.Load() || r.s.over.Load() || int64(r.s.m.clock.now()) >= r.s.lease.Load() {
+	if r.lost.Load() || r.s.over.Load() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
