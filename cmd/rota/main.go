@@ -34,6 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	addDefaults(root)
 
 	began := false
 	prepare(root, func() { began = true })
@@ -91,12 +92,17 @@ act on a partition, and none is idle for longer than it must be.`,
 	)
 	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
+	return root
+}
+
+// addDefaults adds cobra's own commands, which take note of where to print when
+// they are made.
+func addDefaults(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = knownTopic
 	}
-	return root
 }
 
 // A usageError is the caller's mistake. Commands return one when only they can
@@ -116,6 +122,15 @@ func prepare(cmd *cobra.Command, began func()) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		cmd.DisableFlagsInUseLine = true
 		cmd.SuggestionsMinimumDistance = 2
+	}
+	if args := cmd.Args; args != nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			err := args(cmd, given)
+			if err != nil && !strings.HasPrefix(err.Error(), "unknown") {
+				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+			}
+			return err
+		}
 	}
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -65,6 +65,9 @@ func natsSource(raw string) (queueSource, error) {
 	if q.Get("stream") == "" || q.Get("subject") == "" {
 		return queueSource{}, fmt.Errorf("it needs a stream and a subject: ?stream=ORDERS&subject=orders.*&partitions=64")
 	}
+	if strings.Count(q.Get("subject"), "*") != 1 {
+		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
+	}
 	return queueSource{Source: rotanats.Source(raw)}, nil
 }
 

@@ -154,6 +154,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err := reach(ctx, store, f.group); err != nil {
 		return unreachable(f.store, err)
 	}
+	if h.roll != nil {
+		if err := reachSource(ctx, h.roll); err != nil {
+			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), err), exitUnreachable}
+		}
+	}
 	if f.tether {
 		ctx = tethered(ctx, stdin, f.lease)
 	}
@@ -237,9 +242,10 @@ func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Co
 // flagWords says in flags what the library says in fields.
 func flagWords(err error) error {
 	text := strings.TrimPrefix(err.Error(), "rota: ")
+	text = strings.ReplaceAll(text, "; is a unit missing, as in 5*time.Second?", "")
 	for field, flag := range map[string]string{
 		"Lease": "lease", "Heartbeat": "heartbeat", "Settle": "settle", "Drain": "drain", "Grace": "grace", "Orphan": "orphan",
-		"Return": "return", "Group": "group", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
+		"Return": "return", "Group": "group", "Source": "source", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
 	} {
 		text = strings.ReplaceAll(text, "Config."+field, "--"+flag)
 	}
@@ -304,6 +310,21 @@ func reach(ctx context.Context, store rota.Store, group string) error {
 		return fmt.Errorf("no answer within %v", storeTime)
 	}
 	return err
+}
+
+// reachSource asks the source for its partitions: every member needs it, though
+// only the leader asks.
+func reachSource(ctx context.Context, src rota.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	_, err := src.Partitions(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", storeTime)
+	}
+	if err != nil {
+		return natsWords(err)
+	}
+	return nil
 }
 
 // tethered ends with stdin: a supervisor that is gone cannot say so otherwise.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -52,6 +54,9 @@ certificate; with --ca it also asks members for theirs.`,
 			if ca != "" {
 				opts = append(opts, rotanats.RootCA(ca))
 			}
+			if err := checkListen(listen); err != nil {
+				return err
+			}
 			s, err := rotanats.Serve(dir, listen, opts...)
 			if err != nil {
 				return natsWords(err)
@@ -75,6 +80,15 @@ certificate; with --ca it also asks members for theirs.`,
 	fl.StringVar(&key, "key", "", "and its key")
 	fl.StringVar(&ca, "ca", "", "let in clients only whose certificate this PEM file vouches for")
 	return cmd
+}
+
+// checkListen refuses what is not HOST:PORT.
+func checkListen(listen string) error {
+	_, port, err := net.SplitHostPort(listen)
+	if n, bad := strconv.ParseUint(port, 10, 16); listen != "" && (err != nil || bad != nil || n == 0) {
+		return usagef("--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
+	}
+	return nil
 }
 
 // secretFile reads a secret: those do not belong on a command line, which all

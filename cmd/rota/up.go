@@ -58,6 +58,9 @@ ROTA_HEARTBEAT change that.`,
 
 // run is rota up.
 func (f *upFlags) run(ctx context.Context, out io.Writer) error {
+	if err := checkListen(f.listen); err != nil {
+		return err
+	}
 	server, err := rotanats.Serve(f.dir, f.listen)
 	if err != nil {
 		return natsWords(err)

@@ -60,7 +60,13 @@ func openNone(raw string) (queueSource, error) {
 		}
 	}
 	if names := q.Get("names"); names != "" {
-		return queueSource{names: strings.Split(names, ",")}, nil
+		list := strings.Split(names, ",")
+		for i, n := range list {
+			if n == "" || slices.Contains(list[:i], n) {
+				return queueSource{}, fmt.Errorf("names: %q is empty or there twice", n)
+			}
+		}
+		return queueSource{names: list}, nil
 	}
 	n, err := partitionCount(q.Get("partitions"))
 	if err != nil {
@@ -102,35 +108,30 @@ func open[T any](flag string, table []scheme[T], raw string) (T, error) {
 }
 
 // redact takes the secrets out of a URL: a user, who may be a token, a password,
-// and parameters that sound like one. What does not parse shows nothing beyond
-// its scheme.
+// and parameters that sound like one. It works on the text, for what does not
+// parse may hold secrets too.
 func redact(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		scheme, _, ok := strings.Cut(raw, ":")
-		if !ok || strings.Contains(raw, "@") && !strings.Contains(raw, "://") {
-			return "***"
-		}
-		return scheme + ":***"
+	address, query, asked := strings.Cut(raw, "?")
+	scheme, rest, ok := strings.Cut(address, "://")
+	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
+		address = scheme + "://***" + rest[at:]
+	} else if strings.Contains(address, "@") {
+		address = "***"
 	}
-	user := u.User != nil
-	u.User = nil
-	q := u.Query()
-	for k := range q {
-		for _, secret := range []string{"pass", "token", "secret", "key", "cred", "user"} {
-			if strings.Contains(strings.ToLower(k), secret) {
-				q.Set(k, "***")
+	if !asked {
+		return address
+	}
+	parts := strings.Split(query, "&")
+	for i, p := range parts {
+		k, _, _ := strings.Cut(p, "=")
+		if slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(k), w) }) || strings.Contains(p, "@") {
+			parts[i] = k + "=***"
+			if strings.Contains(k, "@") {
+				parts[i] = "***"
 			}
 		}
 	}
-	if u.RawQuery != "" {
-		u.RawQuery = strings.ReplaceAll(q.Encode(), "%2A%2A%2A", "***")
-		u.RawQuery = strings.ReplaceAll(u.RawQuery, "%2F", "/")
-		u.RawQuery = strings.ReplaceAll(u.RawQuery, "%2C", ",")
-	}
-	out := u.String()
-	if user {
-		out = strings.Replace(out, "://", "://***@", 1)
-	}
-	return out
+	return address + "?" + strings.Join(parts, "&")
 }
+
+var secretWords = []string{"pass", "token", "secret", "key", "cred", "user", "auth"}

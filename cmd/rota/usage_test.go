@@ -1,0 +1,203 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every mistake gets one clear line and its exit code.
+func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, text := range map[string]string{
+		"value.yaml": "lease: 5s\nheartbeat: fast\n", "typo.yaml": "# mine\nleese: 5s\n", "broken.yaml": "lease: [5s\n",
+		"list.yaml": "- lease\n", "twice.yaml": "lease: 5s\nlease: 6s\n", "map.yaml": "name:\n  first: c1\n", "empty": "",
+		"url.yaml": "group: g\nstore: redis://user:hunter2@host\nsource: none:?partitions=1\nown: exec:true\n",
+		"half":     `{"v":1,"event":"grant","boot_ns":1}` + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const member = "run --group g --store mem: --source none:?partitions=2 --own exec:true "
+	const stream = "run --group g --store mem: --source nats://127.0.0.1:1?stream=S&subject=a.*&partitions=3 "
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		// Nothing to talk to.
+		{"run", 69, "no rota up or rota serve has run in rota-data: start one, name its folder with --dir, or say --store"},
+		{"status", 69, "no rota up or rota serve has run in rota-data"},
+		{"explain demo.0", 69, "no rota up or rota serve has run in rota-data"},
+		{"pause demo.0", 69, "no rota up or rota serve has run in rota-data"},
+		{"partitions list --dir elsewhere", 69, "no rota up or rota serve has run in elsewhere"},
+		{"produce x", 69, "no rota up or rota serve has run in rota-data"},
+		{"status --group g --store nats://user:hunter2@127.0.0.1:1", 69, "the store nats://***@127.0.0.1:1 cannot be reached: "},
+		{"run --group g --store nats://127.0.0.1:1 --source none:?partitions=2 --own exec:true", 69, "the store nats://127.0.0.1:1 cannot be reached: "},
+		{stream + "--handle none --quiet", 69, "the source nats://127.0.0.1:1?stream=S&subject=a.*&partitions=3 cannot be used: stream S: "},
+		{"produce --source nats://127.0.0.1:1?stream=S&subject=a.*&partitions=3 x", 69, "cannot be reached: nats: no servers available"},
+
+		// What is missing, or does not go together.
+		{"run --store mem:", 64, "--group is missing: name the group to join"},
+		{"run --group g --store mem:", 64, "--source is missing: say what there is to do, such as nats://"},
+		{"status --store mem:", 64, "--group is missing: say which group"},
+		{"run --group g --store mem: --source none:?partitions=2", 64, "--source none:?partitions=2 delivers nothing: say with --own exec:CMD what to run per partition"},
+		{member + "--handle log", 64, "--own and --handle: choose one"},
+		{stream + "--own exec:true", 64, "--own runs a command per partition, and --source nats://"},
+		{member + "--trace", 64, "--trace needs --events FILE"},
+		{"explain", 64, "want rota explain PARTITION; see rota explain --help"},
+		{"pin demo.0", 64, "want rota pin PARTITION MEMBER; see rota pin --help"},
+		{"check", 64, "want rota check FILE...; see rota check --help"},
+		{"partitions set demo.0", 64, "want rota partitions set PARTITION KEY=VALUE...; see rota partitions set --help"},
+		{"up now", 64, `unknown command "now" for "rota up"`},
+		{"partitions nonsense", 64, `unknown command "nonsense"; see rota partitions --help`},
+		{"produce --source none:?partitions=1 x", 64, "--source none:?partitions=1: nothing can be published there"},
+		{"produce --source nats://h?stream=S&subject=a.*&partitions=3", 64, "nothing to publish: give values, - for standard input, --count or --rate"},
+		{"produce --source nats://h?stream=S&subject=a.*&partitions=3 --partition a.7 x", 64, `there is no partition called "a.7"; there are a.0, a.1, a.2`},
+		{"serve --user me", 64, "--user and --password-file: give both or none"},
+		{"serve --cert cert.pem", 64, "--cert and --key: give both or none"},
+		{"watchdog", 64, "the watchdog is started by rota run, which gives it a socket: "},
+
+		// URLs.
+		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, mem:`},
+		{"run --group g --store host:4222 --source none:?partitions=2 --own exec:true", 64, `--store "host:4222": unknown kind of URL; known are `},
+		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
+		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": it has no parts: write mem:`},
+		{"run --group g --store nats://h:port --source none:?partitions=2 --own exec:true", 64, `--store "nats://h:port": server 1 of the URL is not a HOST:PORT`},
+		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has a parameter nonsense; known are bucket, `},
+		{"run --group g --store mem: --source kafka://h", 64, `--source "kafka://h": unknown kind of URL; known are nats://`},
+		{"run --group g --store mem: --source none:?partitions=0 --own exec:true", 64, `--source "none:?partitions=0": partitions is "0": want a number from 1 to 100000`},
+		{"run --group g --store mem: --source none:?partition=2 --own exec:true", 64, `it has no "partition"; known are partitions and names`},
+		{"run --group g --store mem: --source none:2 --own exec:true", 64, `--source "none:2": want none:?partitions=N or none:?names=a,b,c`},
+		{"run --group g --store mem: --source none:?names=a,a --own exec:true", 64, `names: "a" is empty or there twice`},
+		{"run --group g --store mem: --source nats://h?stream=S", 64, "it needs a stream and a subject: "},
+		{"run --group g --store mem: --source nats://h?stream=S&subject=a.b", 64, "the subject needs one star, for the partition: orders.*"},
+		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions=x: want a number from 1 to 100000`},
+
+		// Handlers.
+		{stream + "--handle wat", 64, `--handle "wat": want log, none, exec:CMD or http:URL`},
+		{stream + "--handle exec:", 64, `--handle "exec:": no command after exec:`},
+		{stream + "--handle exec:no-such-command", 64, `--handle "exec:no-such-command": there is no such command: `},
+		{stream + "--handle http:", 64, `--handle "http:": want a whole URL, such as http://127.0.0.1:8080/handle`},
+		{stream + "--handle ftp://me:hunter2@h/", 64, `--handle "ftp://***@h/": want log, `},
+		{"run --group g --store mem: --source none:?partitions=2 --own log", 64, `--own "log": want exec:CMD`},
+
+		// Values.
+		{member + "--lease 0s", 64, `--lease "0s": it cannot be zero; see rota run --help`},
+		{member + "--lease 5", 64, `--lease "5": want a duration such as 5s or 150ms; see rota run --help`},
+		{member + "--drain -1s", 64, `--drain "-1s": it cannot be negative; see rota run --help`},
+		{member + "--lease 1us", 64, "--lease is 1µs: the least is 1ms\n"},
+		{member + "--orphan 100h", 64, "--orphan is 100h0m0s: the most is 24h0m0s\n"},
+		{member + "--lease 3s", 64, "a heartbeat of 2s is too slow for a lease of 3s: "},
+		{member + "--strategy pack", 64, `--strategy "pack": want spread or range; see rota run --help`},
+		{member + "--rebalance slowly", 64, `--rebalance "slowly": want incremental or eager; see rota run --help`},
+		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
+		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
+		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
+		{"up --members 65", 64, `--members "65": want a whole number from 0 to 64; see rota up --help`},
+		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
+		{"up --rate -1", 64, `--rate "-1": want a whole number from 0 to 100000; see rota up --help`},
+		{"up --listen nonsense", 64, `--listen "nonsense": want HOST:PORT, such as 127.0.0.1:4222`},
+		{"serve --listen 127.0.0.1:99999", 64, `--listen "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:4222`},
+
+		// Files.
+		{"run --config value.yaml", 64, `value.yaml:2: heartbeat "fast": want a duration such as 5s or 150ms`},
+		{"run --config typo.yaml", 64, "typo.yaml:2: leese: there is no such setting; is lease meant?"},
+		{"run --config broken.yaml", 64, "broken.yaml: line 1: did not find expected"},
+		{"run --config list.yaml", 64, "list.yaml:1: want lines such as lease: 5s"},
+		{"run --config twice.yaml", 64, "twice.yaml:2: lease: it is set in line 1 already"},
+		{"run --config map.yaml", 64, "map.yaml:2: name: want a plain value"},
+		{"run --config none.yaml", 64, "--config: open none.yaml: no such file or directory"},
+		{"run --config url.yaml", 64, `--store "redis://***@host": unknown kind of URL`},
+		{member + "--events no/where", 64, "--events: open no/where: no such file or directory"},
+		{"serve --token-file none", 64, "--token-file: open none: no such file or directory"},
+		{"serve --token-file empty", 64, "--token-file: empty is empty"},
+		{"check none", 64, "open none: no such file or directory"},
+		{"check half", 64, "half:1: grant without its partition, token or session"},
+	} {
+		code, stdout, stderr := rotaRuns(t.Context(), strings.Fields(c.args)...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || !strings.HasPrefix(stderr, "rota: ") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("rota %s: exit %d, stdout %q, stderr %q\nwant exit %d and %q", c.args, code, stdout, stderr, c.code, c.says)
+		}
+		if strings.Contains(stderr, "hunter2") {
+			t.Errorf("rota %s tells a secret: %q", c.args, stderr)
+		}
+	}
+	t.Setenv("ROTA_HEARTBEAT", "often")
+	if code, _, stderr := rotaRuns(t.Context(), strings.Fields(member)...); code != 64 || stderr != "rota: ROTA_HEARTBEAT \"often\": want a duration such as 5s or 150ms\n" {
+		t.Errorf("a wrong variable: exit %d, %q", code, stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "rota-data*")); len(left) > 0 {
+		t.Errorf("a mistake made %v", left)
+	}
+}
+
+// A flag wins over the environment, and that over the file.
+func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rota.yaml")
+	if err := os.WriteFile(file, []byte("lease: 11s\nheartbeat: 1s\nsettle: 0s\nlabel: [pod=p1, zone=z1]\nmembers: 7\nstart_gate: gate\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROTA_HEARTBEAT", "2s")
+	t.Setenv("ROTA_LEASE", "12s")
+	t.Setenv("ROTA_CONFIG", file)
+	cmd := runCmd()
+	root := rootCmd()
+	root.AddCommand(cmd)
+	if err := cmd.ParseFlags([]string{"--lease", "13s"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := applySettings(cmd); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{"lease": "13s", "heartbeat": "2s", "settle": "0s", "label": "[pod=p1,zone=z1]", "start-gate": "gate", "drain": "30s", "return": "0s"} {
+		if got := cmd.Flag(flag).Value.String(); got != want {
+			t.Errorf("--%s is %s, want %s", flag, got, want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for raw, want := range map[string]string{
+		"nats://host:4222":                      "nats://host:4222",
+		"nats://token@host":                     "nats://***@host",
+		"nats://me:pw@a,you:pw@b?stream=S":      "nats://***@b?stream=S",
+		"nats://h?token=x&stream=S&subject=a.*": "nats://h?token=***&stream=S&subject=a.*",
+		"tls://h?creds=f&key=k&ca=c":            "tls://h?creds=***&key=***&ca=c",
+		"me:pw@host":                            "***",
+		"nats://me:p%zz@host":                   "nats://***@host",
+		"nats://me:pa?ss@host":                  "nats://me:pa?***",
+		"https://h/x?auth=1":                    "https://h/x?auth=***",
+		"none:?partitions=4":                    "none:?partitions=4",
+	} {
+		if got := redact(raw); got != want {
+			t.Errorf("redact(%s) = %s, want %s", raw, got, want)
+		}
+	}
+}
+
+func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
+	for _, c := range []struct {
+		typed []string
+		want  string
+	}{
+		{[]string{"par"}, "partitions"},
+		{[]string{"partitions", ""}, "remove"},
+		{[]string{"run", "--he"}, "--heartbeat"},
+		{[]string{"sim", "--faults", "cra"}, "crash"},
+		{[]string{"explain", ""}, ":4"}, // no group here: no names, and no files either
+	} {
+		code, stdout, _ := rotaRuns(t.Context(), append([]string{"__complete"}, c.typed...)...)
+		if code != 0 || !strings.Contains(stdout, c.want) {
+			t.Errorf("completing %q: exit %d, %q, want %q", c.typed, code, stdout, c.want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, stdout, stderr := rotaRuns(t.Context(), "completion", shell); code != 0 || !strings.Contains(stdout, "rota") {
+			t.Errorf("completion %s: exit %d, %q", shell, code, stderr)
+		}
+	}
+}
