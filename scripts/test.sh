@@ -14,9 +14,9 @@ govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # -race, in a stage of their own.
 heavy_pkgs='/internal/(sim)$'
 
-# What needs real servers has a module and a stage of its own, so that unit stays
+# What needs real servers has modules and a stage of its own, so that unit stays
 # quick.
-server_pkgs='^github.com/rota-dev/rota/test(/|$)'
+server_pkgs='^github.com/rota-dev/rota/(test|drivers/[^/]+)(/|$)'
 
 flags=
 if [ "${CI:-}" = true ]; then

@@ -185,3 +185,111 @@ func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration
 	}
 	return took
 }
+
+// BenchmarkPlanReachesAThousand measures how long a plan of 100 KB takes to the
+// last of 1000 members, each with a connection of its own: by a Watch, and by what
+// else there is: a bare subscription, which is the least it can cost, and the
+// watch of NATS's own KV client.
+//
+//	go test -run '^$' -bench Thousand -benchtime 20x .
+func BenchmarkPlanReachesAThousand(b *testing.B) {
+	for _, by := range []struct {
+		name   string
+		listen func(b *testing.B, ctx context.Context, url string, seen chan<- struct{})
+	}{{"watch", byWatch}, {"bare subscription", bySubscription}, {"KV watch", byKV}} {
+		b.Run(by.name, func(b *testing.B) { planReaches(b, by.listen) })
+	}
+}
+
+func planReaches(b *testing.B, listen func(b *testing.B, ctx context.Context, url string, seen chan<- struct{})) {
+	const members, size = 1000, 100 << 10
+	s := rotatest.StartNATS(b)
+	w := rotanats.Store(s.URL())
+	defer w.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	plan := make([]byte, size)
+	rev, err := w.Put(ctx, "g/plan", plan, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	seen := make(chan struct{}, members)
+	for range members {
+		listen(b, ctx, s.URL(), seen)
+	}
+	everybody := func() {
+		for range members {
+			select {
+			case <-seen:
+			case <-time.After(30 * time.Second):
+				b.Fatal("somebody sees nothing")
+			}
+		}
+	}
+	everybody() // has begun
+	for b.Loop() {
+		if rev, err = w.Put(ctx, "g/plan", plan, rev); err != nil {
+			b.Fatal(err)
+		}
+		everybody()
+	}
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/plan")
+	cancel() // before the connections are closed: then they are not lost
+}
+
+func byWatch(b *testing.B, ctx context.Context, url string, seen chan<- struct{}) {
+	st := rotanats.Store(url)
+	b.Cleanup(func() { st.Close() })
+	go func() {
+		for batch, err := range st.Watch(ctx, "g/plan") {
+			if err != nil && ctx.Err() == nil {
+				b.Errorf("watch: %v", err)
+			}
+			for range batch {
+				seen <- struct{}{}
+			}
+		}
+	}()
+}
+
+func connect(b *testing.B, url string) *nats.Conn {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	return nc
+}
+
+func bySubscription(b *testing.B, _ context.Context, url string, seen chan<- struct{}) {
+	nc := connect(b, url)
+	if _, err := nc.Subscribe("_rota.rota.g.plan", func(*nats.Msg) { seen <- struct{}{} }); err != nil {
+		b.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	seen <- struct{}{}
+}
+
+func byKV(b *testing.B, ctx context.Context, url string, seen chan<- struct{}) {
+	js, err := jetstream.New(connect(b, url))
+	if err != nil {
+		b.Fatal(err)
+	}
+	kv, err := js.KeyValue(ctx, "rota")
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := kv.Watch(ctx, "g.plan")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() {
+		for e := range w.Updates() {
+			if e != nil {
+				seen <- struct{}{}
+			}
+		}
+	}()
+}

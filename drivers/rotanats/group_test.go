@@ -149,8 +149,8 @@ func TestGroupCluster(t *testing.T) {
 				kills++
 			}
 		}, func() { rotatest.Group(t, open) })
-		if kills < 2 {
-			t.Errorf("%d kills meanwhile, want 2 or more", kills)
+		if kills == 0 { // one takes seconds: the next must not die before it is back
+			t.Error("nobody died meanwhile")
 		}
 	})
 }

@@ -80,11 +80,12 @@ func TestMeter(t *testing.T) {
 	if r := read()[b.names[1]]; r.Arrived != 0 || r.Backlog != 0 {
 		t.Errorf("of nothing: %+v", r)
 	}
-	go1 := make(chan struct{})
-	handled := make(chan struct{}, 10)
+	goOn := make(chan struct{})
+	begun, handled := make(chan struct{}, 10), make(chan struct{}, 10)
 	m, err := rota.New(rota.Config{Group: "g", Store: rotatest.NewMemStore(), Source: b.Source(), NewGroup: true,
 		Handle: func(context.Context, rota.Message) error {
-			<-go1
+			begun <- struct{}{}
+			<-goOn
 			handled <- struct{}{}
 			return nil
 		}})
@@ -106,8 +107,9 @@ func TestMeter(t *testing.T) {
 			}
 		}
 	}
+	<-begun // the others were delivered with it
 	before := until("while it is consumed", func(r rota.Reading) bool { return r.Epoch[:4] == "rota" && r.Arrived == 3 && r.Backlog == 3 })
-	close(go1)
+	close(goOn)
 	for range 3 {
 		<-handled
 	}

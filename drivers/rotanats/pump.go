@@ -35,7 +35,8 @@ type pump struct {
 
 // Timing of a pump.
 const (
-	// What was fetched is finished before a stop, so it must not take long.
+	// What was fetched is finished before a stop, so it must not take long: twice
+	// this, with what is in hand and what has come behind it.
 	finishTime = 20 * time.Millisecond
 	firstAsk   = 8  // before it is known what a message takes
 	batchMost  = 64 // delivered and settled at once
@@ -116,11 +117,11 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 			if err := p.batch(msg); err != nil {
 				return err
 			}
+			if err := p.ask(); err != nil { // more arrives while these are handled
+				return err
+			}
 			if err := p.hand(ctx, deliver); err != nil {
 				return p.ended(err)
-			}
-			if err := p.ask(); err != nil {
-				return err
 			}
 		case <-p.own.Stop():
 			return p.stop(ctx, deliver)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,4 +142,85 @@ func TestSourceCluster(t *testing.T) {
 	rotatest.Source(t, func(t *testing.T) rotatest.Broker {
 		return newBroker(t, c.URL(), func(c *jetstream.StreamConfig) { c.Replicas = 3 })
 	})
+}
+
+// TestConsumersChangeHands: an owner that stops in good order leaves its JetStream
+// consumer to the next, with messages flowing and more fetched than handled; one
+// that is cut off does not.
+func TestConsumersChangeHands(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	b := newBroker(t, s.URL())
+	consumers := func() (names []string) {
+		t.Helper()
+		st, err := b.js.Stream(t.Context(), b.stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := st.ConsumerNames(t.Context())
+		for n := range list.Name() {
+			names = append(names, n)
+		}
+		if list.Err() != nil || len(names) != len(b.names) {
+			t.Fatalf("consumers are %q, error %v; want one for each of %q", names, list.Err(), b.names)
+		}
+		slices.Sort(names)
+		return names
+	}
+	l := newLedger(t)
+	l.slow = time.Millisecond
+	mem := rotatest.NewMemStore()
+	sent := 0
+	flow := func(n int) {
+		t.Helper()
+		for range n {
+			sent++
+			for _, p := range b.names {
+				if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, sent)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	reached := func(n int) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(b.names, func(p string) bool { return l.done[p] < n })
+		}
+	}
+	run := func(name string) (store *rotatest.FaultyStore, ended chan error, leave func() error) {
+		store = rotatest.Faulty(mem.Open(), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended = l.memberUntil(ctx, name, store, b.Source(), func(c *rota.Config) { c.Orphan = rota.AtOnce })
+		return store, ended, func() error { cancel(); return <-ended }
+	}
+	flow(300)
+	_, _, leave := run("a")
+	l.wait("a is at work", 20*time.Second, reached(50))
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	first := consumers()
+	store, ended, _ := run("b")
+	l.wait("b goes on", 20*time.Second, reached(150))
+	if got := consumers(); !slices.Equal(got, first) {
+		t.Errorf("a left in good order, and its consumers %q became %q", first, got)
+	}
+	if l.again > 0 {
+		t.Errorf("%d messages came again", l.again)
+	}
+	store.Fail()
+	if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
+		t.Fatal(err)
+	}
+	_, _, leave = run("c")
+	flow(10) // b may have done all there was
+	l.wait("c goes on", 20*time.Second, reached(310))
+	for _, n := range consumers() {
+		if slices.Contains(first, n) {
+			t.Errorf("b was cut off, and c goes on with its consumer %s", n)
+		}
+	}
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
 }

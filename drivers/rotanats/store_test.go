@@ -1,8 +1,11 @@
 package rotanats_test
 
 import (
+	"context"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -19,4 +22,61 @@ func TestStoreOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartNATS(t)
 	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL()) }, rotatest.WithServer(s))
+}
+
+// TestWatchMissesNothingAtItsBeginning lets one write fall into the first moments
+// of a watch, many times: it must be in the first batch or come after it. The suite
+// asks for this too, but with more writes behind it, which hide a gap.
+func TestWatchMissesNothingAtItsBeginning(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w, r := rotanats.Store(s.URL()), rotanats.Store(s.URL())
+	defer w.Close()
+	defer r.Close()
+	for _, prefix := range []string{"dir/k", "dir/"} {
+		rev, err := w.Put(t.Context(), "dir/k", nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for round := range 400 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			last := make(chan rota.Rev, 1)
+			go func() {
+				time.Sleep(rand.N(400 * time.Microsecond)) // anywhere in it
+				next, err := w.Put(ctx, "dir/k", nil, rev)
+				if err != nil {
+					t.Errorf("Put: %v", err)
+				}
+				last <- next
+			}()
+			var seen rota.Rev
+			shown := make(chan rota.Rev, 8)
+			go func() {
+				defer close(shown)
+				for batch, err := range r.Watch(ctx, prefix) {
+					if err != nil {
+						return
+					}
+					for _, e := range batch {
+						shown <- e.Rev
+					}
+				}
+			}()
+			rev = <-last
+			for got := range shown {
+				if seen = got; seen == rev {
+					break
+				}
+			}
+			cancel()
+			if seen != rev {
+				t.Fatalf("round %d: the watch of %s shows revision %d, and %d is the newest", round, prefix, seen, rev)
+			}
+			for range shown {
+			}
+		}
+		if err := w.Delete(t.Context(), "dir/k", rev); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

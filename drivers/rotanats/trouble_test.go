@@ -23,6 +23,7 @@ import (
 // not have heard that it was.
 type ledger struct {
 	testing.TB
+	slow     time.Duration // what a message takes
 	mu       sync.Mutex
 	done     map[string]int                     // partition → messages handled from the front
 	again    int                                // messages that came again
@@ -35,6 +36,7 @@ func newLedger(t testing.TB) *ledger {
 }
 
 func (l *ledger) handle(_ context.Context, msg rota.Message) error {
+	time.Sleep(l.slow) // work
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, n := msg.Partition, 0
@@ -83,6 +85,12 @@ func (l *ledger) wait(what string, bound time.Duration, cond func() bool) {
 // member runs a member until the test ends.
 func (l *ledger) member(name string, store rota.Store, source rota.Source, tune ...func(*rota.Config)) (ended chan error) {
 	l.Helper()
+	return l.memberUntil(context.Background(), name, store, source, tune...)
+}
+
+// memberUntil runs a member until ctx ends.
+func (l *ledger) memberUntil(ctx context.Context, name string, store rota.Store, source rota.Source, tune ...func(*rota.Config)) (ended chan error) {
+	l.Helper()
 	c := rota.Config{Group: "g", Name: name, Store: store, Source: source, NewGroup: true, Handle: l.handle,
 		Lease: 2 * time.Second, Heartbeat: 600 * time.Millisecond,
 		Abort: func(err error) { l.Errorf("abort: %v", err) }}
@@ -93,7 +101,7 @@ func (l *ledger) member(name string, store rota.Store, source rota.Source, tune 
 	if err != nil {
 		l.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	ended = make(chan error, 1)
 	over := make(chan struct{})
 	go func() {
