@@ -30,6 +30,7 @@ func (f *simFlags) table(r sim.Report, interrupted bool) string {
 		struck(&s, r.Faults)
 		met(&s, &r.Marks)
 	}
+	tooLittle(&s, r.Missing)
 	f.violations(&s, r.Violations)
 	return s.String()
 }

@@ -25,7 +25,10 @@ func TestWrongFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{"sim --schedules=-5", `--schedules "-5": want a whole number, at least 1; see rota sim --help`},
 		{"sim --cores -1", `--cores "-1": want a whole number from 0 to 1024; see rota sim --help`},
 		{"sim --seed x", `--seed "x": want a whole number from 0 to 18446744073709551615; see rota sim --help`},
-		{"sim --replay x", `--replay "x": want a whole number from 0 to 18446744073709551615; see rota sim --help`},
+		{"sim --replay x", `--replay "x": want a seed, a scenario file or the name of a scenario: no such file or directory`},
+		{"sim --replay s0-01-one-member --members 3", `--members "3": not together with a scenario file, which says so itself`},
+		{"sim --directed s0-01 --seed 3", `--seed "3": not together with --directed, which leaves nothing to chance`},
+		{"sim --mutants --faults crash", `--faults "crash": not together with --mutants, which plays what it needs`},
 		{"sim -o xml", `--output "xml": want table or json; see rota sim --help`},
 		{"sim --faults crash,flood", `--faults "crash,flood": no fault is called "flood"; known are ` + known + `; see rota sim --help`},
 		{"sim --faults=", `--faults "": no fault is called ""; known are ` + known + `; see rota sim --help`},
@@ -63,7 +66,7 @@ func TestSimJSONIsTheReportAlone(t *testing.T) {
 		t.Fatalf("%v in %s", err, stdout)
 	}
 	want := []string{
-		"cores", "faults", "marks", "members", "min_live_faults", "min_steps", "partitions", "schedules", "schedules_per_s",
+		"cores", "faults", "marks", "members", "min_live_faults", "min_steps", "missing", "partitions", "schedules", "schedules_per_s",
 		"schedules_per_s_and_core", "seconds", "seed", "steps", "steps_per_s", "violations",
 	}
 	if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, want) {

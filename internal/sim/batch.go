@@ -38,6 +38,7 @@ type Report struct {
 	Faults          map[string]int `json:"faults"`
 	Violations      []Failure      `json:"violations"`
 	Marks           Marks          `json:"marks"`
+	Missing         []string       `json:"missing"` // marks that a batch like this must reach and did not
 	Seed            uint64         `json:"seed"`
 	Members         int            `json:"members"`
 	Partitions      int            `json:"partitions"`
@@ -70,13 +71,17 @@ func (b Batch) Play(ctx context.Context) Report {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	p := &playing{b: b, began: time.Now()}
 	p.total = Report{Cores: b.Cores, Seed: b.Seed, Members: b.Members, Partitions: b.Partitions,
-		MinSteps: -1, MinLiveFaults: -1, Faults: map[string]int{}, Violations: []Failure{}}
+		MinSteps: -1, MinLiveFaults: -1, Faults: map[string]int{}, Violations: []Failure{}, Missing: []string{}}
 	var wg sync.WaitGroup
 	for range b.Cores {
 		wg.Go(func() { p.work(ctx) })
 	}
 	wg.Wait()
-	return p.report()
+	r := p.report()
+	if b.Telling() && r.Schedules == b.Schedules {
+		r.Missing = append(r.Missing, r.Marks.Missing()...)
+	}
+	return r
 }
 
 // playing is a batch being played: the parts that its goroutines share.

@@ -25,8 +25,11 @@ type Directed struct {
 	Most  int      // stop after so many violations; 0 means 10
 
 	// Progress, if set, is called now and then with the figures so far.
-	Progress func(done, total, violations int)
+	Progress func(done, violations int, perSecond float64)
 }
+
+// Total is how many schedules there are.
+func (d *Directed) Total() int { return len(d.shots()) }
 
 // A DirectedReport tells what a directed batch came to.
 type DirectedReport struct {
@@ -37,6 +40,7 @@ type DirectedReport struct {
 	Faults     map[string]int    `json:"faults"`
 	Violations []DirectedFailure `json:"violations"`
 	Marks      Marks             `json:"marks"`
+	Missing    []string          `json:"missing"` // marks that all scenarios together must reach and did not
 	Seconds    float64           `json:"seconds"`
 	Cores      int               `json:"cores"`
 }
@@ -112,7 +116,7 @@ func (d Directed) Play(ctx context.Context) DirectedReport {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	all := d.shots()
 	began := time.Now()
-	r := DirectedReport{Total: len(all), Cores: d.Cores, Bases: map[string]int{}, Faults: map[string]int{}, Violations: []DirectedFailure{}}
+	r := DirectedReport{Total: len(all), Cores: d.Cores, Bases: map[string]int{}, Faults: map[string]int{}, Violations: []DirectedFailure{}, Missing: []string{}}
 	var next atomic.Int64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -128,7 +132,7 @@ func (d Directed) Play(ctx context.Context) DirectedReport {
 				r.add(&part)
 				done, bad := r.Schedules, len(r.Violations)
 				if d.Progress != nil {
-					d.Progress(done, r.Total, bad)
+					d.Progress(done, bad, float64(done)/time.Since(began).Seconds())
 				}
 				mu.Unlock()
 				if bad >= d.Most {
@@ -139,6 +143,9 @@ func (d Directed) Play(ctx context.Context) DirectedReport {
 	}
 	wg.Wait()
 	r.Seconds = time.Since(began).Seconds()
+	if len(d.Bases) >= 60 && len(d.Kinds) == 0 && r.Schedules == r.Total {
+		r.Missing = append(r.Missing, r.Marks.Missing()...)
+	}
 	return r
 }
 
@@ -253,7 +260,7 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 		if c.Directed != nil {
 			return c, true
 		}
-		if h.Scripted {
+		if h.Scripted || c.Schedules >= h.Limit {
 			continue
 		}
 		c.Schedules++

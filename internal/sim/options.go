@@ -211,6 +211,15 @@ func (w *World) Faults() map[string]int {
 
 func at(t int64) string { return fmt.Sprintf("%8.3fs", time.Duration(t).Seconds()) }
 
+// CanMutate tells whether this build can build all defects in.
+func CanMutate() bool {
+	undo, ok := core.Mutate("M1")
+	if ok {
+		undo()
+	}
+	return ok
+}
+
 // Defect builds one defect in: of the harness here, of the core where the build
 // allows it. undo takes it out again.
 func (o *Options) Defect(id string) (undo func(), ok bool) {
