@@ -91,8 +91,8 @@ func (s *session) value(a *core.Action) record.Record {
 		return a.Roster
 	}
 	m := *a.Member
-	m.Sent = time.Now().UnixMilli()
-	if m.Session == s.id {
+	if m.Session == s.id { // who declares another dead speaks of it, not for it
+		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 	}
 	return &m

@@ -50,7 +50,7 @@ func (s *session) tellStop(r *run, now bool) {
 	case now:
 		because = "no lease, or no time left to stop in"
 	case !s.leaving && !r.asked():
-		because = "the plan gives it to another"
+		because = "the plan takes it"
 		s.tellRun(EventRevoke, r, "")
 	}
 	r.end(now, because)

@@ -167,3 +167,27 @@ func TestInspectShowsConditionsForAMinute(t *testing.T) {
 		leave()
 	})
 }
+
+func TestADeadMembersLastHeartbeatStaysItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		net := newWire(g.store)
+		_, leave1 := g.start("c1", func(c *rota.Config) { c.Store = net; c.Orphan = rota.AtOnce })
+		_, leave2 := g.start("c2", nil)
+		pass(3 * time.Second)
+		net.cut()
+		cut := time.Now()
+		pass(8 * time.Second)
+		st, err := rota.Inspect(t.Context(), g.store, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range st.Members {
+			if m.Name == "c1" && (m.State != "DEAD" || m.Sent.After(cut)) {
+				t.Errorf("cut off at %v, and %s, last heard of at %v", cut, m.State, m.Sent)
+			}
+		}
+		leave1()
+		leave2()
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/record"
@@ -322,12 +323,13 @@ func (j *judge) handle(l *seen, own ownership) {
 	if j.runs[own] == 0 {
 		j.complain(l, "%s handles message %s of %s@%d, which was never granted to it", l.Member, l.Message, l.Partition, l.Token)
 	}
-	n, err := strconv.ParseUint(l.Message, 10, 64)
+	digits := len(l.Message) - len(strings.TrimRight(l.Message, "0123456789"))
+	n, err := strconv.ParseUint(l.Message[len(l.Message)-digits:], 10, 64) // ORDERS-12 is the twelfth
 	if err != nil {
 		return
 	}
 	if last := j.order[own]; n < last && l.Attempt <= 1 {
-		j.complain(l, "%s handles message %d of %s@%d after %d", l.Member, n, l.Partition, l.Token, last)
+		j.complain(l, "%s handles message %s of %s@%d after one numbered %d", l.Member, l.Message, l.Partition, l.Token, last)
 	}
 	j.order[own] = max(j.order[own], n)
 }

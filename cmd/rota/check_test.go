@@ -115,8 +115,8 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 			200  handle  c1 q0@7 5000 1`, "which was never granted to it"},
 		"out of order": {`
 			100  grant   c1 q0@1 5000
-			200  handle  c1 q0@1 5000 9
-			300  handle  c1 q0@1 5000 8`, "handles message 8 of q0@1 after 9"},
+			200  handle  c1 q0@1 5000 ORDERS-10
+			300  handle  c1 q0@1 5000 ORDERS-9`, "handles message ORDERS-9 of q0@1 after one numbered 10"},
 		"two leaders, one term": {`
 			100  leader  c1 -    5000 3
 			200  leader  c2 -    5000 3`, "c2 leads in term 3, as c1 does (tale:1)"},

@@ -7,6 +7,7 @@ require (
 	github.com/rota-dev/rota/drivers/rotanats v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
+	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	gopkg.in/yaml.v3 v3.0.1
 )
@@ -25,10 +26,7 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 )
 
-require (
-	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
-)
+require github.com/inconshreveable/mousetrap v1.1.0 // indirect
 
 replace (
 	github.com/rota-dev/rota => ../..

@@ -142,12 +142,65 @@ type hand struct {
 	roll   *roll
 	client http.Client
 	done   atomic.Int64 // messages handled
+
+	mu    sync.Mutex
+	calls map[int]context.Context // handlers at work
+	next  int
+}
+
+// enter notes a handler at work; leave that it has returned.
+func (h *hand) enter(ctx context.Context) (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = map[int]context.Context{}
+	}
+	h.next++
+	id := h.next
+	h.calls[id] = ctx
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.calls, id)
+	}
+}
+
+// overdue is how many handlers are at work whose time is over.
+func (h *hand) overdue() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ctx := range h.calls {
+		if ctx.Err() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// lastWords is how long handlers have to return that cannot act any more.
+const lastWords = time.Second
+
+// harmless waits for the return of handlers whose time is over. The watchdog has
+// ended their commands before the lease did, and their requests are cut off; all
+// that is missing, most likely because this process was frozen, is that they say
+// so. Only if they do not, the process has to end.
+func (h *hand) harmless() bool {
+	if h.deed.kind != "exec" && h.deed.kind != "http" {
+		return false
+	}
+	for end := time.Now().Add(lastWords); h.overdue() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // handle is Config.Handle.
 func (h *hand) handle() func(context.Context, rota.Message) error {
 	do := h.how()
 	return func(ctx context.Context, msg rota.Message) error {
+		defer h.enter(ctx)()
 		err := do(ctx, msg)
 		if err == nil {
 			h.done.Add(1)
@@ -241,6 +294,7 @@ func oneLine(r rune) rune {
 // own runs one command per partition while it is owned: what --own names. Stop
 // asks it to end by SIGTERM, and it has the drain time for that.
 func (h *hand) own(ctx context.Context, own rota.Ownership) error {
+	defer h.enter(ctx)()
 	err := h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
 		out: h.stdout, err: os.Stderr, stop: own.Stop()})
 	select {

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A keeper is rota's side of its watchdog.
@@ -212,12 +214,11 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 	if until <= int64(bootNow()) {
 		return errors.New("no lease")
 	}
-	in, feed, err := os.Pipe()
+	in, err := input(c.stdin)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	defer feed.Close()
 	r := &running{replies: make(chan reply, 2)}
 	id, err := k.enter(r)
 	if err != nil {
@@ -229,12 +230,29 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 		k.mu.Unlock()
 		return err
 	}
-	in.Close()
-	go func() { // ends when it is written, or when nobody reads it any more
-		feed.Write(c.stdin)
-		feed.Close()
-	}()
 	return k.attend(ctx, by, id, until, r, c.stop)
+}
+
+// input is a file in memory that holds a command's whole standard input. Through
+// a pipe, a rota that is killed meanwhile would leave the command with a part of
+// the message, and no way to tell.
+func input(b []byte) (*os.File, error) {
+	if len(b) == 0 {
+		return os.Open(os.DevNull)
+	}
+	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory for the message: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "message")
+	if _, err = f.Write(b); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("memory for the message: %w", err)
+	}
+	return f, nil
 }
 
 func (k *keeper) enter(r *running) (int, error) {

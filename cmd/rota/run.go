@@ -136,7 +136,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		f.newGroup, _ = s.Fresh(ctx) // an error is told by whoever needs the store next
 	}
 	cfg := f.config(store, src, h)
-	cfg.Abort = func(err error) { f.abort(stderr, j, err) }
+	cfg.Abort = func(err error) {
+		if !h.harmless() {
+			f.abort(stderr, j, err)
+		}
+	}
 	speak := newSpeaker(stderr, f.quiet || f.events == "-")
 	cfg.Trace = func(e rota.Event) {
 		if j != nil {

@@ -26,7 +26,7 @@ const (
 )
 
 func upCmd() *cobra.Command {
-	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: defaultDir, length: rota.AtOnce}
+	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: defaultDir}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a group on this machine: real processes, real messages",
@@ -47,12 +47,12 @@ ROTA_HEARTBEAT change that.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	fl := cmd.Flags()
-	fl.Var(number[int]{&f.members, 0, 64}, "members", "how many members to start, 0 to 64")
+	fl.Var(number[int]{&f.members, 1, 64}, "members", "how many members to start, 1 to 64")
 	fl.Var(number[int]{&f.partitions, 1, 1024}, "partitions", "how many partitions they share, 1 to 1024")
 	fl.Var(number[int]{&f.rate, 0, 100_000}, "rate", "messages per second, over all partitions")
 	fl.StringVar(&f.dir, "dir", f.dir, "the folder for the server's data")
 	fl.StringVar(&f.listen, "listen", "", "where the server listens (default: a free port of 127.0.0.1, and the same again)")
-	fl.Var(span{&f.length, true}, "for", "end after this time (default: at Ctrl-C)")
+	fl.Var(showTime{&f.length}, "for", "end after this time (default: at Ctrl-C)")
 	return cmd
 }
 
@@ -193,4 +193,25 @@ func look(ctx context.Context, url string, to chan<- *rota.Status) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// showTime is how long a show lasts; zero until somebody ends it.
+type showTime struct{ v *time.Duration }
+
+func (s showTime) String() string {
+	if s.v == nil || *s.v == 0 {
+		return ""
+	}
+	return s.v.String()
+}
+
+func (s showTime) Type() string { return "duration" }
+
+func (s showTime) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return errors.New("want a time such as 30s or 2m; 0 is not before Ctrl-C")
+	}
+	*s.v = d
+	return nil
 }

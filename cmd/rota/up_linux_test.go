@@ -23,10 +23,16 @@ func quick(t *testing.T) {
 func status(t *testing.T, dir string) (st statusShape) {
 	t.Helper()
 	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, defaultDir), "--group", demoGroup)
-	if code == 0 {
-		if err := json.Unmarshal([]byte(stdout), &st); err != nil {
-			t.Fatal(err)
-		}
+	if code != 0 {
+		return st
+	}
+	return parseStatus(t, stdout)
+}
+
+func parseStatus(t *testing.T, text string) (st statusShape) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &st); err != nil {
+		t.Fatal(err)
 	}
 	return st
 }

@@ -97,7 +97,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
 		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
-		{"up --members 65", 64, `--members "65": want a whole number from 0 to 64; see rota up --help`},
+		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
 		{"up --rate -1", 64, `--rate "-1": want a whole number from 0 to 100000; see rota up --help`},
 		{"up --listen nonsense", 64, `--listen "nonsense": want HOST:PORT, such as 127.0.0.1:4222`},
