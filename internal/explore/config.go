@@ -28,6 +28,7 @@ const (
 	Stale                    // a watch shows a replaced version, late
 	Miss                     // a watch does not show a change
 	Gap                      // a member's watches break off
+	Deaf                     // a member's reads fail and its watches show nothing, for as long as it likes
 	Hide                     // a listing lacks a member
 	Rollback                 // the store loses the newest version of the plan
 	Empty                    // the store loses everything
@@ -38,7 +39,7 @@ const (
 )
 
 var faultNames = [faults]string{"lost request", "lost answer", "late request", "repeated request", "crash", "crash of two", "freeze", "sleep",
-	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "hidden member", "rollback", "emptied store",
+	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "deaf", "hidden member", "rollback", "emptied store",
 	"effect", "order", "proof"}
 
 func (f Fault) String() string { return faultNames[f] }
@@ -49,7 +50,7 @@ const Unlimited = 255
 // A Member is one of the group.
 type Member struct {
 	Name        string        // c1, c2, … if empty; two may have the same
-	Lease, Beat time.Duration // 3 and 1 ticks if zero
+	Lease, Beat time.Duration // almost 3 ticks, and 1, if zero
 	Joins       bool          // at any time, not at the beginning
 }
 
@@ -59,20 +60,22 @@ type Config struct {
 	Name    string
 	Members []Member
 	Parts   []string
+	Lists   []string // what the source lists; all of Parts if empty
 	Mode    record.Mode
 	Tune    func(*core.Config)
 	Faults  map[Fault]uint8        // how often each may strike
 	Begin   bool                   // from an empty store; otherwise from a group at rest
+	Setup   func(*world) *world    // what happens first, once
 	Split   bool                   // between a call's effect and its answer anything may happen
 	Prompt  Prompt                 // what takes no time at all
+	Whom    map[Fault][]int        // whom each may strike; anybody if not said
 	Hidden  int                    // whom a listing may lack
+	Backup  bool                   // a rollback goes back to the beginning, not by one version
 	Orders  []func(*record.Orders) // what operators order, in turn
 	Thaw    uint8                  // frozen for at most so many ticks; 0: for any time
 	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
-	Wait    uint8                  // a dead member is in the plan for at most so many ticks; 0: not asked
-	Reuse   bool                   // after a rollback the store gives the lost revisions out again
+	Wait    uint8                  // a dead member is in the plan for at most so many ticks, and then it is over; 0: not asked
 	Catches []string               // defects that must be caught here
-	Most    int                    // states to be expected at most: more is a failure; 0: any number
 
 	// Defects of what surrounds the core.
 	clockStops bool // clocks stand still while a machine sleeps
@@ -87,6 +90,9 @@ const (
 	Sources Prompt = 1 << iota // a source lists, confirms and closes at once
 	Reads                      // a read is answered at once
 	Shows                      // a watch shows a change at once
+	Writes                     // a write is done and answered at once
+
+	All = Sources | Reads | Shows | Writes
 )
 
 // label is what transcripts call a member.
@@ -102,12 +108,14 @@ func (c *Config) label(who int) string {
 func (c *Config) node(who int) *core.Node {
 	m := c.Members[who]
 	if m.Lease == 0 {
-		m.Lease, m.Beat = 3*tick, tick
+		// On ticks, what lasts 2.9 of them is over at the third, and so is the time
+		// after which its holder may be declared dead: nothing is in between.
+		m.Lease, m.Beat = 29*tick/10, tick
 	}
 	if m.Name == "" {
 		m.Name = c.label(who)
 	}
-	cfg := &core.Config{Session: session(who), Name: m.Name, Mode: c.Mode, Timing: core.MakeTiming(m.Lease, m.Beat), Fresh: true, Era: 1, Hash: uint32(who)}
+	cfg := &core.Config{Session: session(who), Name: m.Name, Mode: c.Mode, Timing: core.MakeTiming(m.Lease, m.Beat), Fresh: !m.Joins, Era: 1, Hash: uint32(who)}
 	t := &cfg.Timing
 	t.Drain, t.Orphan, t.Grace = 2*tick, 3*tick, tick
 	t.Settle, t.SettleMax = 0, 0
@@ -118,6 +126,12 @@ func (c *Config) node(who int) *core.Node {
 	return core.New(cfg)
 }
 
+// hits tells whether a fault may strike a member.
+func (c *Config) hits(f Fault, who int) bool {
+	whom, said := c.Whom[f]
+	return !said || slices.Contains(whom, who)
+}
+
 func (c *Config) part(name string) uint8 { return uint8(slices.Index(c.Parts, name)) }
 
 func (c *Config) partName(n uint8) string {
@@ -125,4 +139,20 @@ func (c *Config) partName(n uint8) string {
 		return "an unknown partition"
 	}
 	return c.Parts[n]
+}
+
+// Defect returns the configuration with one rule taken out, until undo is
+// called. It needs a build with the tag mutants for those of the core.
+func (c *Config) Defect(id string) (d *Config, undo func(), ok bool) {
+	with := *c
+	switch id {
+	case "M10":
+		with.blindSink = true
+	case "M11":
+		with.clockStops = true
+	default:
+		undo, ok = core.Mutate(id)
+		return &with, undo, ok
+	}
+	return &with, func() {}, true
 }

@@ -28,7 +28,7 @@ func (e *encoder) key(w *world) key {
 	e.dst, e.shapes, e.grants = e.dst[:0], e.shapes[:0], e.grants[:0]
 	for i := range w.procs {
 		p := &w.procs[i]
-		e.put(byte(p.state), bits(p.hung, p.busy, p.fails, p.leaves), p.frozen)
+		e.put(byte(p.state), bits(p.hung, p.busy, p.fails, p.leaves, p.deaf), p.frozen)
 		if !p.alive() {
 			continue
 		}

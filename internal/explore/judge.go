@@ -45,6 +45,19 @@ func (w *world) judge() {
 	}
 }
 
+// overtime: whoever is awake has stopped at the end of its lease.
+func (w *world) overtime(who int) {
+	p := &w.procs[who]
+	if p.state != up || w.valid(p) {
+		return
+	}
+	for _, r := range p.runs {
+		if !r.cancel {
+			w.fail("I1", "%s goes on with %s after the end of its lease", w.cfg.label(who), w.cfg.partName(r.part))
+		}
+	}
+}
+
 // owner is I4. A store that lost a write breaks it by itself.
 func (w *world) owner(who int, r *run) {
 	plan, roster := w.store.plan.cur.Plan, w.store.roster.cur.Roster
@@ -73,7 +86,7 @@ func (w *world) label(s record.Session) string {
 // judgePlan asks what must hold of a write of the plan: I3, tokens grow; I5, no
 // more plans than reasons; I6, an eager grant finds nobody at work.
 func (w *world) judgePlan(was, now *record.Plan) {
-	if w.cfg.Plans > 0 && was != nil && was.ID != now.ID {
+	if w.cfg.Plans > 0 && w.counts && was != nil && was.ID != now.ID {
 		w.plans++
 		if w.plans > w.cfg.Plans {
 			w.fail("I5", "plan number %d, and only %d reasons for one", w.plans, w.cfg.Plans)
@@ -131,18 +144,31 @@ func (w *world) land(who int, r *run) {
 // age counts how long the plan has named a dead member. Nothing but the time the
 // settling takes explains that, while the leader is awake.
 func (w *world) age() {
-	plan := w.store.plan.cur.Plan
-	dead := plan != nil && slices.ContainsFunc(plan.Members, func(s record.Session) bool {
-		c := w.store.slot(core.Key{Cell: core.MemberCell, Session: s})
-		return c != nil && c.cur.Member != nil && c.cur.Member.State == record.Dead
-	})
-	if !dead || w.procs[max(who(plan.Leader), 0)].state != up {
+	if !w.namesDead() || w.procs[max(who(w.store.plan.cur.Plan.Leader), 0)].state != up {
 		w.waits = 0
 		return
 	}
 	if w.waits++; w.waits > w.cfg.Wait {
 		w.fail("L1", "a dead member has been in the plan for %d ticks", w.waits)
 	}
+}
+
+// namesDead: the plan names a member that is dead.
+func (w *world) namesDead() bool {
+	plan := w.store.plan.cur.Plan
+	return plan != nil && slices.ContainsFunc(plan.Members, func(s record.Session) bool {
+		c := w.store.slot(core.Key{Cell: core.MemberCell, Session: s})
+		return c != nil && c.cur.Member != nil && c.cur.Member.State == record.Dead
+	})
+}
+
+// over: all that the configuration asks for has been answered.
+func (w *world) over() bool {
+	if w.cfg.Wait == 0 {
+		return false
+	}
+	plan := w.store.plan.cur.Plan
+	return plan != nil && len(plan.Members) < len(w.procs)
 }
 
 // rest is L1's goal: every partition runs where the plan says, and the plan names

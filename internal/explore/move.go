@@ -57,6 +57,9 @@ func (w *world) moves(dst []move) []move {
 		if m.kind == lost {
 			continue
 		}
+		if w.deaf(m) {
+			continue // it fails when the tick is over
+		}
 		if m.kind != request && m.kind != effect && w.procs[m.who].state != up {
 			continue // it waits until its reader is awake
 		}
@@ -81,7 +84,7 @@ func (w *world) moves(dst []move) []move {
 	}
 	for i := range w.procs {
 		p := &w.procs[i]
-		if p.state != up {
+		if p.state != up || p.deaf {
 			continue
 		}
 		for j := range p.behind {
@@ -125,14 +128,18 @@ func (w *world) strikes(dst []move) []move {
 		switch p.state {
 		case paused, asleep:
 			dst = append(dst, move{opThaw, who, 0, first})
+		case up:
+			if p.deaf {
+				dst = append(dst, move{opThaw, who, 0, first})
+			}
 		case waiting:
 			dst = append(dst, move{opJoin, who, 0, never})
 		}
 		if !p.alive() {
 			continue
 		}
-		for _, f := range [...]Fault{Crash, Freeze, Sleep, Busy, Hang, Fail, Leave, Gap} {
-			if w.budget[f] > 0 && w.can(p, f) {
+		for _, f := range [...]Fault{Crash, Freeze, Sleep, Busy, Hang, Fail, Leave, Gap, Deaf} {
+			if w.budget[f] > 0 && w.can(p, f) && w.cfg.hits(f, i) {
 				dst = append(dst, move{opStrike, who, uint8(f), never})
 			}
 		}
@@ -171,6 +178,8 @@ func (w *world) can(p *proc, f Fault) bool {
 		return true
 	case Freeze, Sleep, Gap:
 		return p.state == up
+	case Deaf:
+		return p.state == up && !p.deaf
 	case Busy, Hang:
 		return p.state == up && !p.busy && !p.hung
 	case Fail:
@@ -223,7 +232,7 @@ func (w *world) do(m move) *world {
 	case opThaw:
 		p := &w.procs[who]
 		slept := p.state == asleep
-		p.state, p.frozen = up, 0
+		p.state, p.frozen, p.deaf = up, 0, false
 		if slept && !w.cfg.clockStops {
 			w.step(who, &core.Event{Kind: core.Jumped, Flag: true})
 		}
@@ -279,7 +288,7 @@ func (w *world) promptly() {
 			case listing, started, closed:
 				return w.cfg.Prompt&Sources != 0 && w.procs[m.who].state == up
 			case request:
-				return w.cfg.Prompt&Reads != 0 && m.ev.Verb != core.Put && m.ev.Verb != core.Delete && !m.late && w.procs[m.who].state == up
+				return w.cfg.Prompt.takes(m.ev.Verb) && !m.late && w.procs[m.who].state == up && !w.deaf(&m)
 			}
 			return false
 		})
@@ -290,12 +299,25 @@ func (w *world) promptly() {
 		if w.cfg.Prompt&Shows == 0 {
 			return
 		}
-		i = slices.IndexFunc(w.procs, func(p proc) bool { return p.state == up && len(p.behind) > 0 })
+		i = slices.IndexFunc(w.procs, func(p proc) bool { return p.state == up && len(p.behind) > 0 && !p.deaf })
 		if i < 0 {
 			return
 		}
 		w.show(i, 0)
 	}
+}
+
+// takes tells whether a call takes no time.
+func (p Prompt) takes(v core.Verb) bool {
+	if v == core.Put || v == core.Delete {
+		return p&Writes != 0
+	}
+	return p&Reads != 0
+}
+
+// deaf: a read of somebody who hears nothing.
+func (w *world) deaf(m *mail) bool {
+	return w.procs[m.who].deaf && m.kind == request && (m.ev.Verb == core.Get || m.ev.Verb == core.List)
 }
 
 func (w *world) show(who, i int) {
@@ -327,7 +349,8 @@ func (w *world) join(who int) {
 func (w *world) pass() {
 	w.now = w.now.Add(tick)
 	for i := range w.mail {
-		if m := w.mail[i]; m.kind == lost {
+		if m := w.mail[i]; m.kind == lost || w.deaf(&m) {
+			m.ev.Entries, m.ev.Rev = nil, 0
 			m.kind, m.ev.Outcome, m.shape = answer, core.Unknown, nil
 			w.mail[i] = m
 		}
@@ -351,6 +374,7 @@ func (w *world) pass() {
 			if p.node.Next() <= w.local(p) {
 				w.step(i, &core.Event{Kind: core.Tick})
 			}
+			w.overtime(i)
 		}
 	}
 }
@@ -392,7 +416,11 @@ func (w *world) arrive(m mail) {
 		w.step(who, &core.Event{Kind: kind, ID: m.run.id, Token: m.run.token})
 	case listing:
 		ev := core.Event{Kind: core.Listed}
-		for _, name := range w.cfg.Parts {
+		names := w.cfg.Lists
+		if names == nil {
+			names = w.cfg.Parts
+		}
+		for _, name := range names {
 			ev.Listing = append(ev.Listing, record.Partition{Name: name})
 		}
 		w.step(who, &ev)
@@ -432,14 +460,13 @@ func (w *world) strike(who int, f Fault) {
 		w.step(who, &core.Event{Kind: core.Leave})
 	case Gap:
 		w.gap(who)
+	case Deaf:
+		p.deaf = true
 	case Order:
 		w.order()
 	case Rollback:
 		c := &w.store.plan
 		*c = slot{cur: c.old, shape: c.oldShape}
-		if w.cfg.Reuse {
-			w.store.rev = c.cur.Rev
-		}
 		w.lose()
 	case Empty:
 		w.store = store{rev: w.store.rev, plan: slot{cur: core.Entry{Key: core.Key{Cell: core.PlanCell}}}}

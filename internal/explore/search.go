@@ -163,6 +163,10 @@ func (s *search) expand(enc *encoder, x node, moves []move, next []node) []node 
 			s.found.CompareAndSwap(nil, &found{v: w.bad, from: x.id, last: m})
 			return next
 		}
+		if w.over() {
+			s.info(x.id).rest = true // nothing is asked from here on
+			continue
+		}
 		id, isNew := s.add(enc.key(w), w, x.id, m)
 		if m.urge < best {
 			best, fair = m.urge, id
@@ -299,18 +303,45 @@ func (c *Config) begin() *world {
 	}
 	w.promptly()
 	if !c.Begin {
-		for n := 0; !w.rest() || w.waits > 0; n++ {
-			m, ok := w.fair()
-			if !ok || n > 10_000 {
-				w.fail("L1", "the group does not come to rest at the beginning")
-				break
-			}
-			w = w.do(m)
-		}
+		w = w.settle()
+	}
+	for i := range w.store.members { // nothing of before can come back
+		w.store.members[i].old = core.Entry{}
+	}
+	if c.Backup {
+		w.store.plan.old, w.store.plan.oldShape = w.store.plan.cur, nil
 	}
 	for f, n := range c.Faults {
 		w.budget[f] = n
 	}
-	w.plans = 0
+	if c.Setup != nil {
+		w = c.Setup(w)
+	}
+	w.counts = true
 	return w
 }
+
+// settle follows the fair schedule until everything is at rest.
+func (w *world) settle() *world {
+	for range 10_000 {
+		if w.rest() || w.bad != nil {
+			return w
+		}
+		m, _ := w.fair()
+		w = w.do(m)
+	}
+	w.fail("L1", "the group does not come to rest at the beginning")
+	return w
+}
+
+// ticks follows the fair schedule for n ticks.
+func (w *world) ticks(n int) *world {
+	for until := w.now.Add(time.Duration(n) * tick); w.now < until && w.bad == nil; {
+		m, _ := w.fair()
+		w = w.do(m)
+	}
+	return w
+}
+
+// after lets fault f strike who, and everything come to rest.
+func (w *world) after(f Fault, who uint8) *world { return w.do(move{opStrike, who, uint8(f), never}) }

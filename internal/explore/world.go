@@ -28,6 +28,7 @@ type world struct {
 	plans  uint8          // made since the exploration began, where that is asked
 	waits  uint8          // ticks that a dead member has been in the plan, where that is asked
 	rolled bool           // the store lost a write
+	counts bool           // plans are counted: the exploration has begun
 	bad    *Violation
 }
 
@@ -42,6 +43,7 @@ type proc struct {
 	busy   bool  // its handlers take their time when asked to stop
 	fails  bool  // its source fails
 	leaves bool  // it was told to leave
+	deaf   bool  // its reads fail, its watches show nothing
 	frozen uint8 // for so many ticks, where that is limited
 	behind []unseen
 	shape  *core.Shape // of the node, at the time shaped
@@ -257,7 +259,7 @@ func (w *world) finish(who int, r run) {
 func (w *world) kill(who int) {
 	p := &w.procs[who]
 	p.state, p.runs, p.behind, p.node = gone, nil, nil, nil
-	p.hung, p.busy, p.fails = false, false, false
+	p.hung, p.busy, p.fails, p.deaf = false, false, false, false
 	w.mail = slices.DeleteFunc(w.mail, func(m mail) bool {
 		return int(m.who) == who && m.kind != request && m.kind != effect
 	})
@@ -342,7 +344,7 @@ func (w *world) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core
 
 // keepOld remembers the version about to be replaced, if it may come back.
 func (w *world) keepOld(c *slot) {
-	if w.budget[Rollback] > 0 {
+	if w.budget[Rollback] > 0 && !w.cfg.Backup {
 		c.old, c.oldShape = c.cur, c.shape
 	}
 }
