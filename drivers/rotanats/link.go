@@ -26,9 +26,15 @@ type link struct {
 	life   *life         // of the present connection, or the last
 	closed bool
 	said   error // the last complaint that belongs to no call
-	ears   map[*nats.Subscription]func(error)
+	ears   map[*ear]bool
 	serve  func() error // before each dial: see to it that there is a server
 	lost   func()       // the connection was lost
+}
+
+// An ear is told when its subscription will hear nothing more.
+type ear struct {
+	subject string
+	deaf    func(error)
 }
 
 // A life lasts from one connect to the next disconnect.
@@ -59,7 +65,7 @@ const (
 
 func newLink(address string, opts []Option) *link {
 	set, err := read(address, opts)
-	return &link{set: set, bad: err, ears: map[*nats.Subscription]func(error){},
+	return &link{set: set, bad: err, ears: map[*ear]bool{},
 		serve: func() error { return nil }, lost: func() {}}
 }
 
@@ -206,11 +212,16 @@ func (l *link) arrived() {
 func (l *link) complain(sub *nats.Subscription, err error) {
 	l.mu.Lock()
 	l.said = err
-	ear := l.ears[sub]
+	var deaf []*ear
+	for e := range l.ears {
+		if sub != nil && sub.Subject == e.subject {
+			deaf = append(deaf, e)
+		}
+	}
 	l.mu.Unlock()
 	l.set.log.Warn("nats", "server", l.set, "err", err)
-	if ear != nil {
-		ear(err)
+	for _, e := range deaf {
+		e.deaf(fmt.Errorf("rotanats: subscribe to %s: %w", e.subject, err))
 	}
 }
 
@@ -255,23 +266,25 @@ func (l *link) hear(ctx context.Context, subject string, take nats.MsgHandler, e
 	if err != nil {
 		return nil, err
 	}
+	e := &ear{subject, ended}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, errClosed
+	l.ears[e] = true
+	l.mu.Unlock()
+	plug := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.ears, e)
 	}
-	sub, err := nc.Subscribe(subject, take) // only writes to a buffer
+	sub, err := nc.Subscribe(subject, take)
 	if err != nil {
+		plug()
 		return nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
 	}
 	sub.SetPendingLimits(-1, -1) // take never blocks
-	l.ears[sub] = func(err error) { ended(fmt.Errorf("rotanats: subscribe to %s: %w", subject, err)) }
-	deaf := context.AfterFunc(now, func() { ended(errGone) })
+	stay := context.AfterFunc(now, func() { ended(errGone) })
 	return func() {
-		deaf()
-		l.mu.Lock()
-		delete(l.ears, sub)
-		l.mu.Unlock()
+		stay()
+		plug()
 		sub.Unsubscribe()
 	}, nil
 }

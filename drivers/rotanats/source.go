@@ -237,7 +237,7 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 	}
 }
 
-// How long a broker may be away before a partition's owner is told so.
+// How long a broker may be away, or be of no use, before rota is told.
 const awayTime = 5 * time.Second
 
 // Consume attaches to the partition, again and again while the broker comes and
@@ -245,11 +245,20 @@ const awayTime = 5 * time.Second
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	wait, since := 20*time.Millisecond, time.Now()
 	for {
-		err := s.consume(ctx, own, deliver, func() { wait, since = 20*time.Millisecond, time.Now() })
-		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) {
+		select {
+		case <-own.Stop():
+			return nil
+		default:
+		}
+		begun := time.Now()
+		moved, err := s.consume(ctx, own, deliver)
+		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
-		if s.bad != nil || time.Since(since) > awayTime {
+		if moved || time.Since(begun) > awayTime { // it was of use until now
+			wait, since = 20*time.Millisecond, time.Now()
+		}
+		if time.Since(since) > awayTime {
 			return err
 		}
 		s.set.log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
@@ -264,23 +273,20 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	}
 }
 
-func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver, well func()) error {
-	select {
-	case <-own.Stop():
-		return nil
-	default:
-	}
+// consume attaches once. It tells whether messages came.
+func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (moved bool, err error) {
 	c, err := s.attach(ctx, own)
 	if err != nil {
-		return err
+		return false, err
 	}
 	p, err := s.newPump(ctx, c, own)
 	if err != nil {
-		return err
+		return false, err
 	}
-	well()
 	own.Started()
-	return p.run(ctx, deliver)
+	first := c.next
+	err = p.run(ctx, deliver)
+	return c.next > first, err
 }
 
 // deadLetter stores a message that failed too often, and makes a stream for
