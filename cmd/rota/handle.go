@@ -58,7 +58,7 @@ func parseDeed(flag, s string) (deed, error) {
 // word, by the shell otherwise.
 func parseCommand(s string) ([]string, error) {
 	if strings.TrimSpace(s) == "" {
-		return nil, errors.New("no command after exec:")
+		return nil, errors.New("there is no command behind it")
 	}
 	if strings.ContainsAny(s, " \t\n|&;<>()$`\\\"'*?[]#~=%{}!") {
 		return []string{"/bin/sh", "-c", s}, nil

@@ -216,9 +216,9 @@ func (v *live) hints() []string {
 	add("add a member", me+" run"+dir+" --quiet --handle none --name "+v.freeName())
 	alive := slices.DeleteFunc(v.sup.alive(), func(c *child) bool { return stopped(c.pid) })
 	if n := len(alive); n > 0 {
-		add("kill one", fmt.Sprintf("kill -9 %d    # %s; its partitions move when its lease is over", alive[n-1].pid, alive[n-1].name))
+		add("kill one", fmt.Sprintf("kill -9 %d   # %s", alive[n-1].pid, alive[n-1].name))
 		c := alive[max(0, n-2)]
-		add("freeze one", fmt.Sprintf("kill -STOP %d; sleep 8; kill -CONT %d    # %s; it wakes, is fenced, and comes back anew", c.pid, c.pid, c.name))
+		add("freeze one", fmt.Sprintf("kill -STOP %d; sleep 8; kill -CONT %d   # %s", c.pid, c.pid, c.name))
 	}
 	add("look", me+" status"+dir)
 	add("ask", me+" explain"+dir+" demo.0")
@@ -297,7 +297,7 @@ func (v *live) picture() []string {
 		return append(out, "the group begins …")
 	}
 	st, now := v.st, time.Now()
-	out = append(out, fmt.Sprintf("%s leads (term %d), plan %d%s, %s", st.LeaderName(), st.Term, st.Plan, lastPlan(st, now), phaseWords[st.Phase]), "")
+	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", phaseWords[st.Phase], st.LeaderName(), st.Term, st.Plan, lastPlan(st, now)), "")
 	var text strings.Builder
 	tw := table(&text)
 	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
@@ -310,7 +310,9 @@ func (v *live) picture() []string {
 		}
 		list := runs[m.Session]
 		names := strings.Join(list, " ")
-		if len(list) > 12 {
+		if m.State == "LIVE" && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || silent(&m, now)) {
+			names = count(m.Partitions, "partition") + " wait for the end of its lease"
+		} else if len(list) > 12 {
 			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
 		}
 		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.PID, v.state(&m, now), rate, cmp.Or(names, "nothing"))
@@ -350,8 +352,8 @@ func (v *live) state(m *rota.MemberInfo, now time.Time) string {
 	switch {
 	case stopped(m.PID):
 		return "frozen; " + out
-	case silent(m, now) && !v.runs(m):
-		return fmt.Sprintf("gone; its lease ends within %.1f s", max(deadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
+	case m.State == "LIVE" && !v.runs(m):
+		return fmt.Sprintf("gone, dead in %.1f s", max(deadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
 	}
 	return out
 }

@@ -27,7 +27,7 @@ var stores = []scheme[rota.Store]{
 	{"folder", "", folderStore},
 	{"mem", "mem:", func(raw string) (rota.Store, error) {
 		if raw != "mem:" {
-			return nil, fmt.Errorf("it has no parts: write mem:")
+			return nil, fmt.Errorf("write mem: and nothing else")
 		}
 		return rotatest.NewMemStore(), nil
 	}},

@@ -65,7 +65,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, mem:`},
 		{"run --group g --store host:4222 --source none:?partitions=2 --own exec:true", 64, `--store "host:4222": unknown kind of URL; known are `},
 		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
-		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": it has no parts: write mem:`},
+		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": write mem: and nothing else`},
 		{"run --group g --store nats://h:port --source none:?partitions=2 --own exec:true", 64, `--store "nats://h:port": server 1 of the URL is not a HOST:PORT`},
 		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has a parameter nonsense; known are bucket, `},
 		{"run --group g --store mem: --source kafka://h", 64, `--source "kafka://h": unknown kind of URL; known are nats://`},
@@ -79,7 +79,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 
 		// Handlers.
 		{stream + "--handle wat", 64, `--handle "wat": want log, none, exec:CMD or http:URL`},
-		{stream + "--handle exec:", 64, `--handle "exec:": no command after exec:`},
+		{stream + "--handle exec:", 64, `--handle "exec:": there is no command behind it`},
 		{stream + "--handle exec:no-such-command", 64, `--handle "exec:no-such-command": there is no such command: `},
 		{stream + "--handle http:", 64, `--handle "http:": want a whole URL, such as http://127.0.0.1:8080/handle`},
 		{stream + "--handle ftp://me:hunter2@h/", 64, `--handle "ftp://***@h/": want log, `},
