@@ -149,6 +149,7 @@ var promises = map[string]string{
 	"I6":    "eager: when something is granted nobody consumes",
 	"I7":    "one start per grant and resume",
 	"L1":    "after faults end, every partition is owned and runs, and the plan names the members that live",
+	"busy":  "nobody does the same thing again and again",
 	"alarm": "nobody ends its session over a loss that did not happen",
 	"bug":   "a member broke its own assertion",
 }

@@ -59,6 +59,7 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
   rota sim --replay story.txt                   play a scenario file
   rota sim --directed s0-05                     every fault at every point of S0-5
   rota sim --directed all                       and of every other scenario
+  rota sim --directed 7                         and of schedule 7, without its noise
   go run -tags mutants ./cmd/rota sim --mutants        is every defect noticed?
   go run -tags mutants ./cmd/rota sim --mutant M6      by what, as a scenario file`,
 		Args: cobra.NoArgs,
@@ -72,7 +73,7 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures")
 	flags.StringVar(&f.replay, "replay", "", "print the transcript of the schedule with this `seed`, or play this scenario file")
-	flags.StringVar(&f.directed, "directed", "", "every fault at every point of the `scenario`s whose names begin so; all is all")
+	flags.StringVar(&f.directed, "directed", "", "every fault at every point of the `scenario`s whose names begin so; all is all; a number is a seed")
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and look whether it is noticed")
 	flags.StringVar(&f.mutant, "mutant", "", "build the defect with this `id` in; alone, print what notices it")
 	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas; all if not given:\n"+faultHelp())
@@ -89,7 +90,7 @@ var modes = []struct {
 	not        []string
 }{
 	{"replay", "which prints the transcript of one schedule", []string{"schedules", "seed", "cores", "output", "directed", "mutants"}},
-	{"directed", "which leaves nothing to chance", []string{"schedules", "seed", "members", "partitions", "faults", "mutants"}},
+	{"directed", "which leaves nothing to chance", []string{"schedules", "seed", "faults", "mutants"}},
 	{"mutants", "which plays what it needs", []string{"seed", "members", "partitions", "cores", "faults", "mutant"}},
 	{"mutant", "which plays what it needs", []string{"seed", "members", "partitions", "cores", "faults"}},
 }

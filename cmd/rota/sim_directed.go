@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/sim"
@@ -12,16 +13,9 @@ import (
 
 // allFaults plays every fault at every point of some scenarios.
 func (f *simFlags) allFaults(cmd *cobra.Command) error {
-	var prefixes []string
-	if f.directed != "all" {
-		prefixes = []string{f.directed}
-	}
-	bases, err := sim.AllBases(sim.Options{}, prefixes...)
+	bases, err := f.bases()
 	if err != nil {
 		return err
-	}
-	if len(bases) == 0 {
-		return usagef("--directed %q: no scenario's name begins so; known are all, %s", f.directed, strings.Join(scenarioNames(), ", "))
 	}
 	d := sim.Directed{Bases: bases, Cores: f.cores}
 	defer f.breakIt(&d.Options)()
@@ -38,6 +32,23 @@ func (f *simFlags) allFaults(cmd *cobra.Command) error {
 		return err
 	}
 	return verdict(len(r.Violations)+len(r.Missing), interrupted)
+}
+
+// bases are the schedules to be struck: scenarios, or one of chance.
+func (f *simFlags) bases() ([]*sim.Base, error) {
+	if seed, err := strconv.ParseUint(f.directed, 10, 64); err == nil {
+		b, err := sim.SeedBase(f.options(), seed)
+		return []*sim.Base{b}, err
+	}
+	var prefixes []string
+	if f.directed != "all" {
+		prefixes = []string{f.directed}
+	}
+	bases, err := sim.AllBases(sim.Options{}, prefixes...)
+	if err == nil && len(bases) == 0 {
+		err = usagef("--directed %q: no scenario's name begins so; known are all, %s", f.directed, strings.Join(scenarioNames(), ", "))
+	}
+	return bases, err
 }
 
 func (f *simFlags) directedTable(r *sim.DirectedReport, interrupted bool) string {

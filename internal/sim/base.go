@@ -78,15 +78,37 @@ func NewBase(s *scenario.Scenario, o Options) (*Base, error) {
 	if v := st.w.bad; v != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, v)
 	}
+	b.Exact = true
+	b.finish(st, o)
+	return b, nil
+}
+
+// SeedBase makes a base of a random schedule, told as a script.
+func SeedBase(o Options, seed uint64) (*Base, error) {
+	s, _ := Retell(o, seed)
+	b := &Base{Name: fmt.Sprintf("seed %d", seed), Script: s}
+	st := NewStage(Options{Partitions: o.Partitions})
+	st.w.hear = nil
+	st.w.script = &scripted{points: b.note}
+	var p Played
+	st.perform(&s, &p)
+	if st.w.bad != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name, st.w.bad)
+	}
+	b.finish(st, Options{Partitions: o.Partitions})
+	return b, nil
+}
+
+// finish notes how a base ends.
+func (b *Base) finish(st *Stage, o Options) {
 	b.end = st.Now()
 	for _, h := range st.w.hosts {
 		if h.up && !h.paused && !h.cutIn && !h.cutOut {
 			b.last = append(b.last, st.w.pointOf(h))
 		}
 	}
-	b.Bursts, b.Exact = b.quiet, true
+	b.Bursts = b.quiet
 	b.Restless = b.Script.Play(o).Violation != nil
-	return b, nil
 }
 
 // take notes a command as lines with one name each, so that whoever is gone by
@@ -307,9 +329,14 @@ func (b *Base) pairs() []Strike {
 	return out
 }
 
+// loses: the store forgets something in it as it is.
+func (b *Base) loses() bool {
+	return slices.ContainsFunc(b.Lines, func(l Line) bool { return l.Verb == "store" && l.Args[0] == "loses" })
+}
+
 // With is the base with a strike in it.
 func (b *Base) With(k Strike) Script {
-	s := Script{Setup: append(slices.Clip(b.Setup), k.setup...), Restless: b.Restless, Exact: k.Kind == "none" || k.exact, Bursts: b.Bursts && (k.Kind == "none" || k.Kind == "kill-two" || k.Kind == "tardy")}
+	s := Script{Setup: append(slices.Clip(b.Setup), k.setup...), Restless: b.Restless, Exact: b.Exact && k.Kind == "none" || k.exact && !b.loses(), Bursts: b.Bursts && (k.Kind == "none" || k.Kind == "kill-two" || k.Kind == "tardy")}
 	s.Lines = append(slices.Clone(b.Lines), k.add...)
 	s.sort()
 	return s

@@ -91,3 +91,33 @@ func parse(t *testing.T, text string) *scenario.Scenario {
 	}
 	return s
 }
+
+// TestASeedCanBeStruckToo: a random schedule, told as a script, is a base like
+// any other.
+func TestASeedCanBeStruckToo(t *testing.T) {
+	b, err := SeedBase(Options{Members: 4, Partitions: 6}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Directed{Bases: []*Base{b}, Most: 1 << 30}.Play(t.Context())
+	for _, v := range r.Violations {
+		if !open(&v) {
+			t.Errorf("%s breaks %s: %s\n%s", v.String(), v.Invariant, v.Text, v.Script.Text("as it was played"))
+		}
+	}
+	if r.Schedules != r.Total || r.Total < 1000 {
+		t.Errorf("%d of %d played", r.Schedules, r.Total)
+	}
+}
+
+// TestBusyMembersAreNoticed: whoever goes round in circles breaks a promise,
+// even if every circle is safe.
+func TestBusyMembersAreNoticed(t *testing.T) {
+	s := Script{Lines: []Line{line(0, "join c1")}}
+	for at := time.Second; at < 3*time.Hour; at += time.Second {
+		s.Lines = append(s.Lines, line(at, "order pause q0"), line(at+500*time.Millisecond, "order resume q0"))
+	}
+	if v := s.Play(stageOptions()).Violation; v == nil || v.Invariant != "busy" {
+		t.Errorf("%v", v)
+	}
+}

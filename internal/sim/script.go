@@ -264,6 +264,10 @@ func (s *scripted) planned(w *World, was, p *record.Plan) {
 	}
 }
 
+// mostSteps is more than any script takes in which members do not chase their
+// own tails.
+const mostSteps = 20_000
+
 // patience is how long a dead member may stay in the plan of a leader whom
 // nothing ails: until every suspect has expired, and the distance of eager plans
 // after that.

@@ -112,6 +112,7 @@ type trouble struct {
 	noReads    bool   // its reads fail
 	hides      string // whom its listings lack
 	leaves     bool   // it was told to leave
+	gaveUp     int    // starts that failed
 }
 
 // A call is a store call under way, as its caller sees it.
@@ -241,6 +242,9 @@ func (w *World) deliver(h *host, ev *core.Event) {
 		return
 	}
 	w.stats.Steps++
+	if w.script != nil && w.stats.Steps == mostSteps {
+		w.fail("busy", "%s is at it again, after %d steps", h.name, mostSteps)
+	}
 	if w.tap != nil {
 		w.tap(h.node, h.local(w.now), ev)
 	}
@@ -347,6 +351,11 @@ func (w *World) startRun(h *host, a *core.Action) {
 	if !h.fails {
 		w.push(at, item{kind: evStarted, host: h, epoch: h.epoch, run: r})
 	} else {
+		// A real one backs off between its tries; a play may give up at once,
+		// but not for ever.
+		if h.gaveUp++; w.script != nil && h.gaveUp > 3 {
+			at += ms(3000)
+		}
 		w.push(at, item{kind: evGaveUp, host: h, epoch: h.epoch, run: r})
 	}
 	w.workLater(h, r)
