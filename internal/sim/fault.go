@@ -350,7 +350,9 @@ func (w *World) swarm() {
 	c.Fresh = r.IntN(4) != 0
 	c.Keep = 10 * time.Minute
 	if r.IntN(4) == 0 {
-		c.Keep = 3 * time.Second
+		// Longer than any message is late: who is shown a record that has been
+		// deleted takes it for a newcomer's. In earnest that is ten minutes.
+		c.Keep = 8 * time.Second
 	}
 	c.Stuck = time.Duration(1+r.IntN(4)) * time.Second
 	o.noise.slowStart = some(SlowStart, 20)
