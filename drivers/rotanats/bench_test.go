@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	benchPairs    = 12
+	benchPairs    = 40
 	benchMessages = 20_000
 	benchPrefetch = 256
 	benchSettle   = 64 // messages per acknowledgement, as rota does it
