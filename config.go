@@ -91,10 +91,12 @@ type Config struct {
 	// not return while the handler runs.
 	Abort func(error)
 
-	// Trace is told every event as it happens, where Events may miss some, and
-	// besides them each message and each new lease. It is called from many
-	// goroutines and must return at once: a heartbeat may be waiting for it.
-	Trace func(Event)
+	// Trace is told every event as it happens, where Events may miss some. It is
+	// called from many goroutines and must return at once: a heartbeat may be
+	// waiting for it. With TraceMessages it is also told of each message and each
+	// new lease, which costs about a microsecond a time.
+	Trace         func(Event)
+	TraceMessages bool
 
 	Log *slog.Logger // default: none
 }

@@ -36,7 +36,7 @@ const (
 	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
 )
 
-// What Config.Trace is told besides.
+// What Config.Trace is told besides, with Config.TraceMessages.
 const (
 	EventHandle  EventKind = "handle"  // the handler is called
 	EventHandled EventKind = "handled" // it returned

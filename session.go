@@ -212,7 +212,7 @@ func (s *session) feed(ev core.Event) {
 	now := s.m.clock.now()
 	s.trail.add(now, &ev)
 	acts := s.node.Step(now, ev)
-	if was := s.lease.Swap(int64(s.node.Lease())); was != int64(s.node.Lease()) && s.m.cfg.Trace != nil {
+	if was := s.lease.Swap(int64(s.node.Lease())); was != int64(s.node.Lease()) && s.m.cfg.Trace != nil && s.m.cfg.TraceMessages {
 		s.m.trace(s.stamp(Event{Kind: EventLease}))
 	}
 	s.where()

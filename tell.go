@@ -63,7 +63,7 @@ func (s *session) tellFailed(r *run, msg *Message, err error) {
 
 // trace tells of one message, or of a settlement, to whoever wants to know.
 func (r *run) trace(k EventKind, msg Message, err error) {
-	if r.s.m.cfg.Trace == nil {
+	if r.s.m.cfg.Trace == nil || !r.s.m.cfg.TraceMessages {
 		return
 	}
 	e := Event{Kind: k, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt}
@@ -75,7 +75,9 @@ func (r *run) trace(k EventKind, msg Message, err error) {
 
 func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 	for i := range msgs {
-		r.trace(k, msgs[i], err)
+		if r.s.m.cfg.TraceMessages {
+			r.trace(k, msgs[i], err)
+		}
 	}
 }
 

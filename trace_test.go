@@ -43,7 +43,7 @@ func TestTraceTellsEveryMessageAndLease(t *testing.T) {
 		g := newGroup(t, 1)
 		tries := 0
 		_, leave := g.start("c1", func(c *rota.Config) {
-			c.Trace = n.take
+			c.Trace, c.TraceMessages = n.take, true
 			c.Handle = func(context.Context, rota.Message) error {
 				if tries++; tries == 1 {
 					return errors.New("not yet")
@@ -76,6 +76,25 @@ func TestTraceTellsEveryMessageAndLease(t *testing.T) {
 		}
 		if leases < 3 {
 			t.Errorf("%d leases in 6 s with a heartbeat every 2 s", leases)
+		}
+	})
+}
+
+func TestTraceIsQuietAboutMessagesUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		g := newGroup(t, 1)
+		_, leave := g.start("c1", func(c *rota.Config) { c.Trace = n.take })
+		g.src.Publish("q0", []byte("one"))
+		pass(5 * time.Second)
+		leave()
+		if got, want := n.of("q0"), "grant starting start stop drained"; got != want || g.count["q0"] != 1 {
+			t.Errorf("told of q0: %s, %d handled", got, g.count["q0"])
+		}
+		for _, e := range n.all {
+			if e.Kind == rota.EventLease {
+				t.Fatal("told of a lease")
+			}
 		}
 	})
 }

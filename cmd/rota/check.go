@@ -44,6 +44,9 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 				}
 				lines = append(lines, got...)
 			}
+			if err := sameClock(lines); err != nil {
+				return err
+			}
 			v := judgeLines(lines)
 			fmt.Fprintln(cmd.OutOrStdout(), v.summary(len(files)))
 			for _, w := range v.wrong {
@@ -118,6 +121,22 @@ func parseLine(b []byte) (l line, err error) {
 		return l, fmt.Errorf("%s without its partition, token or session", l.Event)
 	}
 	return l, nil
+}
+
+// sameClock refuses lines whose instants cannot be compared.
+func sameClock(lines []seen) error {
+	var first *seen
+	for i := range lines {
+		l := &lines[i]
+		switch {
+		case l.BootID == "":
+		case first == nil:
+			first = l
+		case l.BootID != first.BootID:
+			return usagef("%s and %s come from two machines, or from two starts of one: their clocks cannot be compared; judge them apart", first.where(), l.where())
+		}
+	}
+	return nil
 }
 
 // aboutPartition are the events of one ownership. accept and refuse are a sink's.

@@ -150,6 +150,7 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 	bad := write("bad", tale(t, "100 grant c1 q0@1 5000\n4900 grant c2 q0@2 8000"), "")
 	future := write("future", nil, `{"v":2,"event":"grant"}`+"\n")
 	prose := write("prose", nil, "hello\n")
+	there := write("there", nil, `{"v":1,"event":"joined","boot_id":"a"}`+"\n"+`{"v":1,"event":"joined"}`+"\n"+`{"v":1,"event":"joined","boot_id":"b"}`+"\n")
 	for _, c := range []struct {
 		file string
 		code int
@@ -159,6 +160,7 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 		{cut, 0, "all well"},
 		{bad, exitFailed, "broken promise"},
 		{future, exitUsage, future + ":1: an event line of version 2; this rota knows version 1"},
+		{there, exitUsage, there + ":1 and " + there + ":3 come from two machines"},
 		{prose, exitUsage, prose + ":1: not an event line"},
 		{filepath.Join(dir, "none"), exitUsage, "no such file"},
 	} {

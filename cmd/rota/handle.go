@@ -199,8 +199,11 @@ func (h *hand) harmless() bool {
 // handle is Config.Handle.
 func (h *hand) handle() func(context.Context, rota.Message) error {
 	do := h.how()
+	slow := h.deed.kind == "exec" || h.deed.kind == "http"
 	return func(ctx context.Context, msg rota.Message) error {
-		defer h.enter(ctx)()
+		if slow {
+			defer h.enter(ctx)()
+		}
 		err := do(ctx, msg)
 		if err == nil {
 			h.done.Add(1)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type line struct {
 	Placed    int       `json:"placed,omitempty"`
 	N         int       `json:"n,omitempty"`
 	PID       int       `json:"pid,omitempty"`
+	BootID    string    `json:"boot_id,omitempty"`
 }
 
 // traced are the events of single messages and leases, told with --trace.
@@ -90,9 +92,18 @@ func (j *journal) take(e rota.Event) {
 		l.Lease = int64(boot + e.Left)
 	}
 	if e.Kind == rota.EventJoined {
-		l.PID = os.Getpid()
+		l.PID, l.BootID = os.Getpid(), bootID()
 	}
 	j.add(l)
+}
+
+// bootID names this start of this machine; "" where there is no such name.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 func (j *journal) add(l line) {

@@ -142,6 +142,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		}
 	}
 	speak := newSpeaker(stderr, f.quiet || f.events == "-")
+	cfg.TraceMessages = j != nil && f.trace
 	cfg.Trace = func(e rota.Event) {
 		if j != nil {
 			j.take(e)

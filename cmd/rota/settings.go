@@ -101,23 +101,24 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		k, v := top.Content[i], top.Content[i+1]
-		name := strings.ReplaceAll(k.Value, "_", "-")
+		key := strings.Map(oneLine, k.Value)
+		name := strings.ReplaceAll(key, "_", "-")
 		switch {
 		case !known[name]:
-			return nil, usagef("%s:%d: %s: there is no such setting%s", file, k.Line, k.Value, nearest(name, known))
+			return nil, usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
 		case out[name].line != 0:
-			return nil, usagef("%s:%d: %s: it is set in line %d already", file, k.Line, k.Value, out[name].line)
+			return nil, usagef("%s:%d: %s: it is set in line %d already", file, k.Line, key, out[name].line)
 		case v.Kind == yaml.SequenceNode:
 			var items []string
 			for _, x := range v.Content {
 				if x.Kind != yaml.ScalarNode {
-					return nil, usagef("%s:%d: %s: want plain values in the list", file, x.Line, k.Value)
+					return nil, usagef("%s:%d: %s: want plain values in the list", file, x.Line, key)
 				}
 				items = append(items, x.Value)
 			}
 			out[name] = setting{strings.Join(items, ","), v.Line}
 		case v.Kind != yaml.ScalarNode:
-			return nil, usagef("%s:%d: %s: want a plain value", file, v.Line, k.Value)
+			return nil, usagef("%s:%d: %s: want a plain value", file, v.Line, key)
 		default:
 			out[name] = setting{v.Value, v.Line}
 		}

@@ -125,6 +125,10 @@ func (w *watchdog) run() error {
 	defer tick.Stop()
 	in := w.in
 	for in != nil || len(w.cmds) > 0 {
+		clock := tick.C
+		if len(w.cmds) == 0 {
+			clock = nil // nothing to end
+		}
 		select {
 		case p, ok := <-in:
 			if !ok { // rota is gone, and nobody renews anything any more
@@ -136,7 +140,7 @@ func (w *watchdog) run() error {
 			}
 			w.obey(p)
 		case <-child:
-		case <-tick.C:
+		case <-clock:
 		}
 		w.reap()
 		w.look()
