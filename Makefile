@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers heavy mutants sim fuzz tidy
+.PHONY: help test lint unit servers heavy mutants sim explore fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ mutants: ## known defects, built in one by one: each must be caught
 
 sim: ## play schedules in the simulator: make sim ARGS='--seed 7'
 	@go run ./cmd/rota sim $(ARGS)
+
+explore: ## try everything that can happen in every small configuration: about an hour
+	@go run ./cmd/rota explore $(ARGS)
 
 fuzz: ## fuzz every target for FUZZTIME (10s) each
 	@scripts/test.sh fuzz

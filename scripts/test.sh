@@ -12,7 +12,7 @@ govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 # Heavy packages explore schedules by the hundred thousand: they run without
 # -race, in a stage of their own.
-heavy_pkgs='/internal/(sim)$'
+heavy_pkgs='/internal/(sim|explore)$'
 
 # What needs real servers has modules and a stage of its own, so that unit stays
 # quick.

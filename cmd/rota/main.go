@@ -87,6 +87,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		partitionsCmd(),
 		checkCmd(),
 		simCmd(),
+		exploreCmd(),
 		watchdogCmd(),
 		versionCmd(),
 	)

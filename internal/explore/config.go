@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -76,6 +77,7 @@ type Config struct {
 	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
 	Wait    uint8                  // a dead member is in the plan for at most so many ticks, and then it is over; 0: not asked
 	Catches []string               // defects that must be caught here
+	Long    bool                   // takes minutes
 
 	// Defects of what surrounds the core.
 	clockStops bool // clocks stand still while a machine sleeps
@@ -139,6 +141,33 @@ func (c *Config) partName(n uint8) string {
 		return "an unknown partition"
 	}
 	return c.Parts[n]
+}
+
+// Find returns the configuration with the given name.
+func Find(name string) (*Config, bool) {
+	i := slices.IndexFunc(Configs, func(c *Config) bool { return c.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return Configs[i], true
+}
+
+// Catch explores the configuration that must catch a defect, with the defect in,
+// up to the first violation. It is nil if none must, or the build has no defects.
+func Catch(ctx context.Context, id string, opt Options) *Result {
+	for _, c := range Configs {
+		if !slices.Contains(c.Catches, id) {
+			continue
+		}
+		d, undo, ok := c.Defect(id)
+		if !ok {
+			return nil
+		}
+		defer undo()
+		r := Explore(ctx, d, opt)
+		return &r
+	}
+	return nil
 }
 
 // Defect returns the configuration with one rule taken out, until undo is

@@ -44,17 +44,17 @@ const pageSize = 1 << 16
 
 // A search is one exploration under way.
 type search struct {
-	cfg    *Config
-	shards [64]shard
-	pages  atomic.Pointer[[]*[pageSize]info]
-	grow   sync.Mutex
-	count  atomic.Uint32
-	moved  atomic.Int64
-	start  *world
-	found  atomic.Pointer[found]
+	cfg   *Config
+	bins  [64]bin
+	pages atomic.Pointer[[]*[pageSize]info]
+	grow  sync.Mutex
+	count atomic.Uint32
+	moved atomic.Int64
+	start *world
+	found atomic.Pointer[found]
 }
 
-type shard struct {
+type bin struct {
 	mu  sync.Mutex
 	ids map[key]uint32
 }
@@ -80,8 +80,8 @@ func Explore(ctx context.Context, cfg *Config, opt Options) Result {
 	}
 	begun := time.Now()
 	s := &search{cfg: cfg, start: cfg.begin()}
-	for i := range s.shards {
-		s.shards[i].ids = map[key]uint32{}
+	for i := range s.bins {
+		s.bins[i].ids = map[key]uint32{}
 	}
 	s.pages.Store(&[]*[pageSize]info{})
 	res := Result{Config: cfg.Name}
@@ -181,7 +181,7 @@ func (s *search) expand(enc *encoder, x node, moves []move, next []node) []node 
 
 // add remembers a state, if it is new.
 func (s *search) add(k key, w *world, parent uint32, m move) (id uint32, isNew bool) {
-	sh := &s.shards[k[0]%64]
+	sh := &s.bins[k[0]%64]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if id, ok := sh.ids[k]; ok {
