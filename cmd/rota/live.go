@@ -26,7 +26,7 @@ type live struct {
 	screen  bool
 	cols    int
 	story   []string
-	batch   *telling // partitions of one member that do the same
+	batches []*telling // partitions of one member that do the same at about the same time
 	st      *rota.Status
 	names   map[string]string // by session
 	work    map[string]*pace  // by member
@@ -115,28 +115,27 @@ func (v *live) worked(l *line) {
 	}
 }
 
-// gather adds to the line that is being told, if it is about the same.
+// gather adds to a line that is being told, if there is one about the same.
 func (v *live) gather(at time.Time, head, tail, item string) {
-	if b := v.batch; b != nil && b.head == head && b.tail == tail {
-		b.items = append(b.items, item)
-		return
+	for _, b := range v.batches {
+		if b.head == head && b.tail == tail {
+			b.items = append(b.items, item)
+			return
+		}
 	}
-	v.flush()
-	v.batch = &telling{at, head, tail, []string{item}}
+	v.batches = append(v.batches, &telling{at, head, tail, []string{item}})
 }
 
 func (v *live) flush() {
-	b := v.batch
-	if b == nil {
-		return
+	for _, b := range v.batches {
+		slices.SortFunc(b.items, natural)
+		text := b.head + strings.Join(b.items, " ")
+		if n := len(b.items); n > 8 {
+			text = fmt.Sprintf("%s%d partitions: %s … %s", b.head, n, strings.Join(b.items[:3], " "), b.items[n-1])
+		}
+		v.print(b.at, text+b.tail)
 	}
-	v.batch = nil
-	slices.SortFunc(b.items, natural)
-	text := b.head + strings.Join(b.items, " ")
-	if n := len(b.items); n > 8 {
-		text = fmt.Sprintf("%s%d partitions: %s … %s", b.head, n, strings.Join(b.items[:3], " "), b.items[n-1])
-	}
-	v.print(b.at, text+b.tail)
+	v.batches = nil
 }
 
 // tell adds a line to the story.

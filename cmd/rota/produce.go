@@ -151,7 +151,7 @@ func (p *producer) publish(value []byte) error {
 	}
 	subject := p.subjects[p.next%len(p.subjects)]
 	p.next++
-	if _, err := p.js.PublishAsync(subject, value); err != nil {
+	if _, err := p.js.PublishAsync(subject, value, jetstream.WithStallWait(storeTime)); err != nil {
 		return fmt.Errorf("publish to %s: %w", subject, err)
 	}
 	p.sent++

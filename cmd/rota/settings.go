@@ -22,8 +22,9 @@ func variable(flag string) string {
 	return "ROTA_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// notSettings cannot come from the environment or a file.
-var notSettings = []string{"help", "config"}
+// notSettings cannot come from the environment or a file: a command that a
+// member runs has ROTA_PARTITION in its environment, and means something else.
+var notSettings = []string{"help", "config", "partition"}
 
 // applySettings sets what the command line left open.
 func applySettings(cmd *cobra.Command) error {

@@ -136,16 +136,10 @@ func (f *upFlags) live(ctx context.Context, sup *supervisor, p *producer, v *liv
 			return errors.Join(err, v.end(sup, nil))
 		}
 	}
-	produced := make(chan error, 1)
+	troubles := make(chan error)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	go func() {
-		if f.rate == 0 {
-			produced <- nil
-			return
-		}
-		produced <- p.steady(work, f.rate, 0, 64)
-	}()
+	go f.publish(work, p, troubles)
 	looks := make(chan *rota.Status, 1)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
@@ -159,16 +153,30 @@ func (f *upFlags) live(ctx context.Context, sup *supervisor, p *producer, v *liv
 			v.take(h)
 		case st := <-looks:
 			v.see(st)
-		case err := <-produced:
-			if err != nil {
-				v.tell(time.Now(), "messages are published no more: "+err.Error())
-			}
-			produced = nil
+		case err := <-troubles:
+			v.tell(time.Now(), "messages could not be published for a moment: "+err.Error())
 		case <-tick.C:
 			v.draw()
 		case <-ctx.Done():
 			stop()
 			return v.end(sup, looks)
+		}
+	}
+}
+
+// publish keeps the stream under load, whatever happens to it meanwhile.
+func (f *upFlags) publish(ctx context.Context, p *producer, troubles chan<- error) {
+	for f.rate > 0 && ctx.Err() == nil {
+		p.sent = 0 // the rate counts from now
+		if err := p.steady(ctx, f.rate, 0, 64); err != nil {
+			select {
+			case troubles <- err:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
 		}
 	}
 }

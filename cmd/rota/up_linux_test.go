@@ -67,6 +67,7 @@ func (p *proc) pidOf(name string) int {
 // woken, Ctrl-C; and again.
 func TestUpIsAGroupOfProcesses(t *testing.T) {
 	quick(t)
+	t.Setenv("ROTA_TRACE", "true") // of the members: each message is judged at the end
 	dir := t.TempDir()
 	up := start(t, dir, "up", "--partitions", "6", "--rate", "100")
 	until(t, "two each", func() bool {
@@ -107,7 +108,7 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	if alive(frozen) {
 		t.Error("a member outlives rota up")
 	}
-	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl")); code != 0 || !strings.Contains(stdout, "all well") {
+	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
 		t.Errorf("rota check: %s%s", stdout, stderr)
 	}
 

@@ -141,6 +141,10 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("lease: 11s\nheartbeat: 1s\nsettle: 0s\nlabel: [pod=p1, zone=z1]\nmembers: 7\nstart_gate: gate\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("ROTA_PARTITION", "orders.3") // as in a command that a member runs
+	if p := produceCmd(); applySettings(p) != nil || p.Flag("partition").Value.String() != "" {
+		t.Error("rota produce takes the partition of the command it runs in")
+	}
 	t.Setenv("ROTA_HEARTBEAT", "2s")
 	t.Setenv("ROTA_LEASE", "12s")
 	t.Setenv("ROTA_CONFIG", file)
