@@ -21,6 +21,7 @@ import (
 type session struct {
 	m     *Member
 	id    record.Session
+	cfg   *core.Config
 	node  *core.Node
 	inbox chan core.Event
 	ctx   context.Context // of everything the session starts; outlives the user's
@@ -48,6 +49,7 @@ type session struct {
 	trail   trail
 
 	conditions conditions
+	warm       warmUps
 	drift      time.Duration // between this machine's clocks, when last compared
 	past       chan record.Past
 	said       Event  // of the newest plan this leader made
@@ -66,7 +68,7 @@ func newSession(m *Member) *session {
 		Name:     m.name,
 		Timing:   m.timing,
 		Fresh:    m.cfg.NewGroup,
-		Volatile: classOf(m.cfg.Store) >= ClassC || classOf(m.cfg.Store) == ClassUnknown,
+		Volatile: volatile(m.cfg.Store),
 		Era:      uint32(time.Now().Unix() / 4),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
 		Self:     self(&m.cfg),
@@ -77,7 +79,7 @@ func newSession(m *Member) *session {
 	if m.cfg.Strategy == Range {
 		cfg.Strategy = core.Range
 	}
-	s.node = core.New(cfg)
+	s.cfg, s.node = cfg, core.New(cfg)
 	s.past = make(chan record.Past, 16)
 	if m.clock.drift != nil {
 		s.drift = m.clock.drift()
@@ -91,6 +93,9 @@ func classOf(st Store) Class {
 	}
 	return ClassUnknown
 }
+
+// volatile: the store may lose what it acknowledged, as far as anyone knows.
+func volatile(st Store) bool { return classOf(st) == ClassC || classOf(st) == ClassUnknown }
 
 // self is what a member says of itself in every record.
 func self(c *Config) *record.Member {
@@ -124,6 +129,7 @@ func (s *session) run(ctx context.Context) (err error) {
 			err = s.bug(bug)
 		}
 	}()
+	s.meet(ctx, s.cfg)
 	s.watch("plan", false)
 	s.watch("roster", false)
 	s.goDo(s.identify)
@@ -220,6 +226,7 @@ func (s *session) feed(ev core.Event) {
 		s.do(&acts[i])
 	}
 	s.remember()
+	s.warmUp()
 	if r := s.node.Roster(); r != s.roster {
 		s.roster = r
 		s.tellMeta()

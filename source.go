@@ -93,7 +93,9 @@ type Reading struct {
 }
 
 // A Preparer is a Source that can warm up for a partition while its former
-// owner still runs it. It must not touch its messages.
+// owner still runs it: fill a cache, open a connection. It must not touch the
+// messages. Its ctx ends when the partition is granted or goes elsewhere; Consume
+// does not wait for it.
 type Preparer interface {
 	Prepare(ctx context.Context, p Partition) error
 }

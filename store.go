@@ -75,6 +75,14 @@ type Classifier interface {
 	Class() Class
 }
 
+// A Fresher is a Store that knows whether it is new: made by this very process,
+// so that no group can have lived in it. In any other a new group waits for the
+// leases that an emptied store might have forgotten, unless Config.NewGroup says
+// that there are none.
+type Fresher interface {
+	Fresh(ctx context.Context) (bool, error)
+}
+
 // An Identifier is a Store that can name the server it is connected to: a name
 // that changes when the server behind it is another, or was restored from a
 // backup. On a store of class C such a change ends every session.
