@@ -17,7 +17,7 @@ func (f *simFlags) allFaults(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d := sim.Directed{Bases: bases, Cores: f.cores}
+	d := sim.Directed{Bases: bases, Cores: f.cores, Most: 1000} // there is an end to them
 	defer f.breakIt(&d.Options)()
 	ctx := cmd.Context()
 	r := withBar(cmd.ErrOrStderr(), d.Total(), func(show func(progress)) sim.DirectedReport {

@@ -16,7 +16,11 @@ func TestSchedules(t *testing.T) {
 	if testing.Short() {
 		n = 2_000
 	}
-	r := Batch{Options: Options{Members: 4, Partitions: 6}, Schedules: n, Seed: 1}.Play(context.Background())
+	b := Batch{Options: Options{Members: 4, Partitions: 6}, Schedules: n, Seed: 1}
+	r := b.Play(context.Background())
+	if b.Telling() == testing.Short() || len(r.Missing) > 0 {
+		t.Errorf("%d schedules are telling: %v; missing %v", n, b.Telling(), r.Missing)
+	}
 	for _, v := range r.Violations {
 		t.Errorf("seed %d: %s: %s", v.Seed, v.Invariant, v.Text)
 	}
