@@ -43,11 +43,18 @@ func (t *target) look(ctx context.Context, store rota.Store) (*rota.Status, erro
 	st, err := rota.Inspect(ctx, store, t.group)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
-		return nil, fmt.Errorf("there is no group called %q in %s yet: it begins with its first member", t.group, redact(t.store))
+		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.group, inStore(t.store))
 	case err != nil:
 		return nil, unreachable(t.store, err)
 	}
 	return &st, nil
+}
+
+func inStore(url string) string {
+	if strings.HasPrefix(url, "folder:") {
+		return redact(url)
+	}
+	return "in " + redact(url)
 }
 
 // A view is how a command shows what it read: once, or again and again.

@@ -51,13 +51,13 @@ type telling struct {
 }
 
 func newLive(w io.Writer, f *upFlags, url string, sup *supervisor, file *eventFile) *live {
-	return &live{w: w, f: f, url: url, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0, names: map[string]string{},
+	return &live{w: w, f: f, url: url, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
 		work: map[string]*pace{}, shown: map[string]string{}}
 }
 
 func (v *live) begin() {
 	if v.screen {
-		fmt.Fprint(v.w, "\x1b[?25l") // the cursor would dance
+		fmt.Fprint(v.w, "\x1b[2J")
 		v.draw()
 		return
 	}
@@ -394,7 +394,6 @@ func (v *live) end(sup *supervisor, looks <-chan *rota.Status) error {
 	if v.screen {
 		v.st = nil
 		v.draw()
-		fmt.Fprint(v.w, "\x1b[?25h")
 	}
 	fmt.Fprintf(v.w, "all are gone; %s stays, and the next rota up goes on from there\n", v.f.dir)
 	for _, session := range sortedKeys(v.shown) {

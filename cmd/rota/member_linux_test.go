@@ -208,7 +208,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 	if code, _, stderr := y.rota("partitions", "set", "p0", "x"); code != exitUsage || !strings.Contains(stderr, `"x": want KEY=VALUE`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != exitFailed || !strings.Contains(stderr, `there is no group called "other" in folder:`) {
+	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != exitFailed || !strings.Contains(stderr, `there is no group called "other" in `) {
 		t.Errorf("another group: exit %d, %q", code, stderr)
 	}
 
@@ -218,7 +218,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 	y.says("Nothing was heard of c1 for ", "explain", lost)
 	y.says("because c1 died", "explain", lost)
 	st := y.must("status")
-	in(t, st, "group g: c2 leads (term 2), plan ", " (c1 died", "store folder:", ", class B: one server with a durable log\n",
+	in(t, st, "group g: c2 leads (term 2), plan ", " (c1 died", "store in ", ", class B: one server with a durable log\n",
 		"MEMBER", "c2", "leads", "c1", "dead", "PARTITION", "p0", "runs", "c2", "p3")
 }
 

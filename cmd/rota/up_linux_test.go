@@ -77,7 +77,7 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	in(t, up.out.String(), "rota up: group demo, 3 members, 6 partitions, 100 messages/s", "c1 joined", "try, in another terminal",
 		" run --quiet --handle none --name c4\n", "kill -9 "+strconv.Itoa(up.pidOf("c3")), "kill -STOP "+strconv.Itoa(up.pidOf("c2")))
 
-	added := start(t, dir, "run", "--handle", "none", "--name", "c4")
+	added := start(t, dir, "run", "--handle", "none", "--name", "c4", "--events", "c4.jsonl")
 	until(t, "the fourth", func() bool { s := spread(status(t, dir)); return len(s) == 4 && s["c4"] > 0 })
 
 	syscall.Kill(up.pidOf("c2"), syscall.SIGKILL)
@@ -108,7 +108,7 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	if alive(frozen) {
 		t.Error("a member outlives rota up")
 	}
-	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
+	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
 		t.Errorf("rota check: %s%s", stdout, stderr)
 	}
 

@@ -111,6 +111,9 @@ func open[T any](flag string, table []scheme[T], raw string) (T, error) {
 // and parameters that sound like one. It works on the text, for what does not
 // parse may hold secrets too.
 func redact(raw string) string {
+	if dir, ok := strings.CutPrefix(raw, "folder:"); ok {
+		return "in " + dir // what people call it
+	}
 	address, query, asked := strings.Cut(raw, "?")
 	scheme, rest, ok := strings.Cut(address, "://")
 	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
