@@ -156,6 +156,17 @@ func killMarked(watchdog int) {
 	}
 }
 
+// sendTime is how long a watchdog may leave its socket full: one that is frozen
+// does for ever.
+const sendTime = time.Second
+
+// kill ends every command without the watchdog's help, and the watchdog too: it
+// does not do its work.
+func (k *keeper) kill() {
+	k.proc.Process.Kill()
+	killMarked(k.proc.Process.Pid)
+}
+
 func (k *keeper) send(w wish, files ...*os.File) error {
 	b, err := json.Marshal(w)
 	if err != nil {
@@ -172,6 +183,7 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 		}
 		oob = syscall.UnixRights(fds...)
 	}
+	k.conn.SetWriteDeadline(time.Now().Add(sendTime))
 	_, _, err = k.conn.WriteMsgUnix(b, oob, nil)
 	return err
 }
@@ -299,6 +311,12 @@ func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64
 		case <-end:
 			end = nil
 			k.send(wish{Do: "kill", ID: id})
+			k.mu.Lock()
+			pid := r.pid
+			k.mu.Unlock()
+			if pid > 0 { // also by ourselves: it is the watchdog that may be frozen
+				syscall.Kill(-pid, syscall.SIGKILL)
+			}
 		case <-stop:
 			stop = nil
 			k.send(wish{Do: "term", ID: id})

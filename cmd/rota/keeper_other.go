@@ -33,6 +33,8 @@ func startKeeper(time.Duration, func(error), ...string) (*keeper, error) { retur
 
 func (k *keeper) Close() error { return nil }
 
+func (k *keeper) kill() {}
+
 func (k *keeper) run(context.Context, leaseholder, command) error { return errNoKeeper }
 
 func watchdogCmd() *cobra.Command {

@@ -256,3 +256,16 @@ func TestRotaEndsWithItsWatchdog(t *testing.T) {
 	}
 	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), alive) })
 }
+
+// A frozen watchdog ends nothing: then rota does it, and ends.
+func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
+	p, _, commands := owners(t, 1, "--drain", "1s")
+	until(t, "the command", func() bool { return len(commands()) == 4 })
+	_, watchdog, _ := procStat(commands()[0])
+	syscall.Kill(watchdog, syscall.SIGSTOP)
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: ") {
+		t.Errorf("exit %d, said %q", code, p.err.String())
+	}
+	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(append(commands(), watchdog), alive) })
+}
