@@ -97,3 +97,38 @@ func BenchmarkBareLoop(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMember is a whole life: a member joins an empty group, plans, starts
+// all partitions, stops them and leaves. What one partition costs is the
+// difference between the sizes.
+func BenchmarkMember(b *testing.B) {
+	for _, partitions := range []int{1, 1001} {
+		b.Run(fmt.Sprintf("%d-partitions", partitions), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				src := rotatest.NewMemSource(1, rotatest.Names(partitions)...)
+				m, err := rota.New(rota.Config{Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true, Settle: rota.AtOnce,
+					Handle: func(context.Context, rota.Message) error { return nil }})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, leave := context.WithCancel(context.Background())
+				events := m.Events(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- m.Run(ctx) }()
+				started := 0
+				for e := range events {
+					if e.Kind == rota.EventStart || e.Kind == rota.EventMissed {
+						if started += max(e.N, 1); started >= partitions {
+							break
+						}
+					}
+				}
+				leave()
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -24,6 +24,7 @@ type session struct {
 	cfg   *core.Config
 	node  *core.Node
 	inbox chan core.Event
+	batch []core.Event    // taken from it at once
 	ctx   context.Context // of everything the session starts; outlives the user's
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -139,10 +140,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	for !s.ended {
 		select {
 		case ev := <-s.inbox:
-			s.step(ev)
-			if ev.Kind == core.Listed && s.refuses(&ev) {
-				s.step(core.Event{Kind: core.Leave})
-			}
+			s.step(s.gather(ev)...)
 		case <-s.timer.C:
 			s.forceStop()
 			s.step(core.Event{Kind: core.Tick})
@@ -188,16 +186,40 @@ func (s *session) bug(b core.Bug) error {
 	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
 }
 
-// step gives the core one event and does what it says.
-func (s *session) step(ev core.Event) {
+// gather takes what else has come in with ev: the core decides once for all of
+// it. When a thousand partitions stop, that is a thousand times less.
+func (s *session) gather(ev core.Event) []core.Event {
+	s.batch = append(s.batch[:0], ev)
+	for len(s.batch) < cap(s.inbox) {
+		select {
+		case ev := <-s.inbox:
+			s.batch = append(s.batch, ev)
+		default:
+			return s.batch
+		}
+	}
+	return s.batch
+}
+
+// step gives the core events and does what it says.
+func (s *session) step(evs ...core.Event) {
 	if s.m.hold != nil {
 		s.m.hold()
 	}
-	if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
-		s.dropRun(&ev)
+	refused := false
+	for i := range evs {
+		switch ev := &evs[i]; ev.Kind {
+		case core.Stopped, core.GivenUp:
+			s.dropRun(ev)
+		case core.Listed:
+			refused = s.refuses(ev) || refused
+		}
 	}
 	s.lookForJump()
-	s.feed(ev)
+	s.feed(evs...)
+	if refused {
+		s.feed(core.Event{Kind: core.Leave})
+	}
 }
 
 // lookForJump compares two clocks of this machine. If they have come apart it
@@ -214,10 +236,12 @@ func (s *session) lookForJump() {
 	}
 }
 
-func (s *session) feed(ev core.Event) {
+func (s *session) feed(evs ...core.Event) {
 	now := s.m.clock.now()
-	s.trail.add(now, &ev)
-	acts := s.node.Step(now, ev)
+	for i := range evs {
+		s.trail.add(now, &evs[i])
+	}
+	acts := s.node.Steps(now, evs)
 	if was := s.lease.Swap(int64(s.node.Lease())); was != int64(s.node.Lease()) && s.m.cfg.Trace != nil && s.m.cfg.TraceMessages {
 		s.m.trace(s.stamp(Event{Kind: EventLease}))
 	}
@@ -418,19 +442,28 @@ func (c *conditions) now(now time.Time) []string {
 
 // trail keeps the newest events, for the day an assertion breaks.
 type trail struct {
-	lines [64]string
-	n     int
+	events [64]trailed
+	n      int
+}
+
+type trailed struct {
+	at      core.Time
+	kind    core.Kind
+	verb    core.Verb
+	outcome core.Outcome
+	key     core.Key
 }
 
 func (t *trail) add(now core.Time, ev *core.Event) {
-	t.lines[t.n%len(t.lines)] = fmt.Sprintf("%d kind %d verb %d key %v outcome %d", now, ev.Kind, ev.Verb, ev.Key, ev.Outcome)
+	t.events[t.n%len(t.events)] = trailed{now, ev.Kind, ev.Verb, ev.Outcome, ev.Key}
 	t.n++
 }
 
 func (t *trail) String() string {
-	s := ""
-	for i := max(0, t.n-len(t.lines)); i < t.n; i++ {
-		s += t.lines[i%len(t.lines)] + "\n"
+	var b strings.Builder
+	for i := max(0, t.n-len(t.events)); i < t.n; i++ {
+		e := &t.events[i%len(t.events)]
+		fmt.Fprintf(&b, "%d kind %d verb %d key %v outcome %d\n", e.at, e.kind, e.verb, e.key, e.outcome)
 	}
-	return s
+	return b.String()
 }

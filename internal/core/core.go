@@ -237,17 +237,27 @@ func New(cfg *Config) *Node {
 // Step takes one event at the given instant and returns what is to be done. The
 // slice is good until the next Step. Passes are level-triggered: a doubled or
 // missing event does no harm beyond time.
-func (n *Node) Step(now Time, ev Event) []Action {
+func (n *Node) Step(now Time, ev Event) []Action { return n.Steps(now, []Event{ev}) }
+
+// Steps takes several events that came in together, in order, and decides once.
+// A member whose thousand partitions stop at one time has that many to take.
+func (n *Node) Steps(now Time, evs []Event) []Action {
 	n.out = n.out[:0]
 	n.now = max(n.now, now)
 	if n.ended {
 		return nil
 	}
-	if !n.take(&ev) && n.now < n.wake {
-		return n.out
+	news := n.now >= n.wake
+	for i := range evs {
+		if n.ended {
+			break
+		}
+		news = n.take(&evs[i]) || news
 	}
-	n.wake = Never
-	n.pass()
+	if news && !n.ended {
+		n.wake = Never
+		n.pass()
+	}
 	return n.out
 }
 

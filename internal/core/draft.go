@@ -141,7 +141,7 @@ func (d *draft) release() {
 			d.free(r)
 		case p.rec == nil:
 		case r.State == record.Revoking:
-			stopped := n.acked(p.rec, r.Rev) && !slices.Contains(p.rec.Draining, id)
+			stopped := n.acked(p.rec, r.Rev) && !has(p.rec.Draining, id)
 			if stopped || p.over() || mutGrantWithoutAck {
 				d.free(r)
 			}
@@ -166,7 +166,7 @@ func (n *Node) graceFor(id record.ID, who record.Session) {
 
 func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
 	return slices.ContainsFunc(m.GaveUp, func(g record.GaveUp) bool { return g.ID == id && g.Token == r.Token }) &&
-		!slices.Contains(m.Draining, id)
+		!has(m.Draining, id)
 }
 
 // rosterKnown: the roster is there and says what source and orders say.

@@ -322,7 +322,13 @@ func (n *Node) started(id record.ID, r *record.Row, p *peer) bool {
 	if mutNoStartAck {
 		return true
 	}
-	return n.acked(p.rec, r.Rev) && !slices.Contains(p.rec.Starting, id)
+	return n.acked(p.rec, r.Rev) && !has(p.rec.Starting, id)
+}
+
+// has looks for id in a list of a record: those ascend.
+func has(ids []record.ID, id record.ID) bool {
+	_, found := slices.BinarySearch(ids, id)
+	return found
 }
 
 // acked: the member has applied a plan of this incarnation as new as rev.
