@@ -113,24 +113,78 @@ func (h *History) finish(o *op, rev rota.Rev, value string, err error) {
 	defer h.mu.Unlock()
 	h.now++
 	o.over = true
+	if o.end = o.outcome(err); o.end != unknown {
+		o.ret = h.now
+	}
+	if o.end == done {
+		o.rev, o.value = rev, value
+	}
+}
+
+// outcome is what an answer means.
+func (o *op) outcome(err error) outcome {
 	switch {
 	case err == nil:
-		o.ret, o.end, o.rev, o.value = h.now, done, rev, value
+		return done
 	case errors.Is(err, rota.ErrConflict) && o.verb != get:
-		o.ret, o.end = h.now, conflict
+		return conflict
 	case errors.Is(err, rota.ErrNotFound) && o.verb == get:
-		o.ret, o.end = h.now, missing
+		return missing
 	}
+	return unknown
 }
 
 // Check returns what is wrong with the history, nil if nothing is. Call it when
 // all calls have returned.
-func (h *History) Check() error {
+func (h *History) Check() error { return Judge(h.Calls()) }
+
+// A Call is one call of a history.
+type Call struct {
+	Client           int
+	Verb             string   // "get", "put" or "delete"
+	Key, Value       string   // Value: of a put, or what a get has found
+	Prev, Rev        rota.Rev // Rev: of what a put has made, or a get has found
+	Called, Returned int64    // instants of one clock
+	Err              error    // nil, ErrConflict of a put or delete, ErrNotFound of a get; with any other it may have happened, or still will
+}
+
+var errUnknown = errors.New("rotatest: the outcome is unknown")
+
+// Calls is what was recorded, by key and in the order of the calls: for whoever
+// wants to show it, or have it judged by somebody else.
+func (h *History) Calls() (calls []Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(h.ops)) {
-		if err := judge(h.ops[key]); err != nil {
+		for _, o := range h.ops[key] {
+			err := map[outcome]error{conflict: rota.ErrConflict, missing: rota.ErrNotFound, unknown: errUnknown}[o.end]
+			calls = append(calls, Call{o.client, string(o.verb), key, o.value, o.prev, o.rev, o.call, o.ret, err})
+		}
+	}
+	return calls
+}
+
+// Judge returns what is wrong with a history, nil if nothing is. Each value put
+// into a cell must be new to it, and nobody may name a revision that no Get and
+// no Put of the history has returned and hope that it is right.
+func Judge(calls []Call) error {
+	cells := map[string][]*op{}
+	for _, c := range calls {
+		o := &op{verb: verb(c.Verb), client: c.Client, call: c.Called, ret: c.Returned, prev: c.Prev, rev: c.Rev, value: c.Value}
+		if o.verb != get && o.verb != put && o.verb != del {
+			return fmt.Errorf("rotatest: no verb %q: say get, put or delete", c.Verb)
+		}
+		if o.end = o.outcome(c.Err); o.end == unknown {
+			o.ret = forever
+		}
+		if o.end != done {
+			o.rev = 0
+		}
+		cells[c.Key] = append(cells[c.Key], o)
+	}
+	var wrong []error
+	for _, key := range slices.Sorted(maps.Keys(cells)) {
+		if err := judge(cells[key]); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", key, err))
 		}
 	}

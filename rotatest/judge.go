@@ -10,15 +10,16 @@ import (
 // simple where linearizability in general is hard: a write names the version it
 // replaced, so the successful ones hang together in chains, each from a creation
 // to a deletion, and every read hangs on the version it shows. What is left is to
-// see whether the calls can have happened in that order (chain.fits), and whether
-// the chains can have followed each other (apart).
+// see whether the calls can have happened in that order (cell.chain), and whether
+// the chains can have followed each other (apart). Refusals hang on nothing: with
+// them an order has to be looked for (search).
 func judge(ops []*op) error {
 	c := &cell{byRev: map[rota.Rev]*op{}, byValue: map[string]*op{}, next: map[rota.Rev]*op{}, reads: map[rota.Rev][]*op{}}
 	for _, o := range ops {
 		own := *o // resolve writes into it
 		c.ops = append(c.ops, &own)
 	}
-	for _, step := range []func() error{c.collect, c.resolve, c.link, c.linkUnknown, c.order, c.refusals} {
+	for _, step := range []func() error{c.collect, c.resolve, c.link, c.linkUnknown, c.order, c.refusals, c.search} {
 		if err := step(); err != nil {
 			return err
 		}
