@@ -561,7 +561,11 @@ func (w *play) store(args []string) error {
 		w.mu.Lock()
 		w.see(check.Event{Kind: check.Rollback, At: int64(time.Since(w.began)), Until: int64(time.Since(w.began)) + 1})
 		w.mu.Unlock()
-		_, is := w.depot.lose(d, len(args) == 3)
+		only := ""
+		if len(args) == 3 {
+			only = args[1]
+		}
+		_, is := w.depot.lose(d, only)
 		w.tellRows(plan(is))
 	default:
 		return fmt.Errorf("cannot do %q with whole members yet", args[0])

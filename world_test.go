@@ -107,7 +107,7 @@ func (d *depot) show(e rota.Entry) {
 }
 
 // lose takes back what was written within the last d: all of it, or the plan.
-func (d *depot) lose(back time.Duration, planOnly bool) (was, is rota.Entry) {
+func (d *depot) lose(back time.Duration, only string) (was, is rota.Entry) {
 	d.mu.Lock()
 	then := map[string]rota.Entry{}
 	for _, l := range d.log {
@@ -123,7 +123,7 @@ func (d *depot) lose(back time.Duration, planOnly bool) (was, is rota.Entry) {
 	}
 	was = d.cells[plan]
 	for k := range d.cells {
-		if planOnly && k != plan {
+		if only != "" && !strings.HasSuffix(k, "/"+only) {
 			continue
 		}
 		e := then[k]

@@ -60,6 +60,9 @@ func (n *Node) readCells() {
 	}
 	if c := &n.rosterCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
 		c.flight, c.floor = Get, rosterVer(n.roster)
+		if n.plan != nil && !n.plan.Hold && !mutLostRoster {
+			c.floor = max(c.floor, n.plan.Roster) // it was there before the plan was
+		}
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
 	}
 	if c := &n.ordersCell; c.want && c.flight == NoVerb && n.reached(c.wait) {

@@ -97,8 +97,17 @@ func (n *Node) heldLong() bool {
 		if p.is(record.Live) && !p.heard && p.session != n.cfg.Session {
 			return false // a ghost from the backup, or it will beat any moment
 		}
+		if n.behindTimes(p) {
+			return false // it beats and knows nothing of this incarnation: see evict
+		}
 	}
 	return n.reached(n.lead.since.Add(w))
+}
+
+// behindTimes: the session may run what a plan of another incarnation gave it.
+// Whoever can write but not read keeps its lease all through a hold.
+func (n *Node) behindTimes(p *peer) bool {
+	return p.rec != nil && !p.rec.State.Ended() && p.rec.AckInc != 0 && p.rec.AckInc != n.plan.Incarnation && !mutAckAnyIncarnation
 }
 
 // ownersAbsent: a row's owner has no record. Records that rows name are never

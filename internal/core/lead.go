@@ -345,6 +345,15 @@ func (n *Node) evict() {
 	if mutNoEvict {
 		return
 	}
+	if n.plan.Hold && n.reached(n.lead.since.Add(wait(n.cfg.Lease))) {
+		for i := range n.peers {
+			p := &n.peers[i]
+			beats := p.heard && p.rec != nil && n.now.Sub(p.at) < overdue(p.rec)
+			if n.behindTimes(p) && beats && !p.is(record.Evicted) && p.flight == NoVerb && !p.reread && p.session != n.cfg.Session {
+				n.declare(p, record.Evicted) // its next heartbeat fails, and with it its lease
+			}
+		}
+	}
 	for i := range n.lead.waits {
 		w := &n.lead.waits[i]
 		r := &n.plan.Rows[w.id]

@@ -59,6 +59,8 @@ var (
 	mutFailingLeaderStays bool // R20
 	mutDrainForever       bool // R21
 	mutRevokeTakenBack    bool // R22
+	mutLostRoster         bool // R23
+	mutLostState          bool // R24
 )
 
 var mutants = map[string]*bool{
@@ -111,6 +113,8 @@ var mutants = map[string]*bool{
 	"R20": &mutFailingLeaderStays,
 	"R21": &mutDrainForever,
 	"R22": &mutRevokeTakenBack,
+	"R23": &mutLostRoster,
+	"R24": &mutLostState,
 }
 
 // Mutate takes the rule with the given id out until undo is called. The

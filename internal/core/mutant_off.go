@@ -54,6 +54,8 @@ const (
 	mutFailingLeaderStays = false // R20
 	mutDrainForever       = false // R21
 	mutRevokeTakenBack    = false // R22
+	mutLostRoster         = false // R23
+	mutLostState          = false // R24
 )
 
 // Mutate takes the rule with the given id out, where the build allows it.

@@ -18,6 +18,7 @@ type peer struct {
 	put     *record.Member // under way: Dead or Evicted
 	reread  bool
 	floor   uint64 // sequence number known when the Get under way was sent
+	state   uint8  // and how far it was in its life
 	wait    Time
 	ended   Time  // when it was first seen to have ended; Never before
 	planned bool  // the plan names it as a member (so derived from the plan)
@@ -110,8 +111,8 @@ func stalePeer(m, known *record.Member) bool {
 	return m.Seq < known.Seq || m.Seq == known.Seq && rank(m.State) < rank(known.State)
 }
 
-func rank(s record.MemberState) int {
-	return [...]int{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
+func rank(s record.MemberState) uint8 {
+	return [...]uint8{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
 }
 
 func sameButSeq(a, b *record.Member) bool {
@@ -190,9 +191,9 @@ func (n *Node) refreshPeers() {
 		}
 		switch {
 		case p.reread && n.reached(p.wait):
-			p.flight, p.floor = Get, 0
+			p.flight, p.floor, p.state = Get, 0, 0
 			if p.rec != nil {
-				p.floor = p.rec.Seq
+				p.floor, p.state = p.rec.Seq, rank(p.rec.State)
 			}
 			n.do(Action{Do: DoCall, Verb: Get, Key: Key{MemberCell, p.session}})
 		case p.proof && !p.reread && p.rec != nil && !p.rec.State.Ended():
@@ -212,8 +213,8 @@ func (n *Node) tookPeer(ev *Event) bool {
 	switch {
 	case verb == Get && ev.Outcome == OK:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
-		if ev.Entries[0].Member.Seq < p.floor {
-			n.storeLost() // it had written more than the store now has
+		if m := ev.Entries[0].Member; m.Seq < p.floor || m.Seq == p.floor && rank(m.State) < p.state && !mutLostState {
+			n.storeLost() // more had been written than the store now has
 			return true
 		}
 		n.sawPeer(ev.Entries[0].Member, ev.Entries[0].Rev, false)

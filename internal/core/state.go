@@ -164,6 +164,7 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.member(p.put)
 	e.flag(p.reread)
 	e.seq(p.session, p.floor)
+	e.num(uint64(p.state))
 	e.until(p.wait)
 	e.since(p.ended, longest(n.cfg.Keep, n.cfg.Return))
 	e.num(uint64(p.told))

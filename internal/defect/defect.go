@@ -108,4 +108,6 @@ var Table = []Defect{
 	{"R20", "leader whose writes fail stays", Core, told, ""},
 	{"R21", "drained for ever", Core, played, ""},
 	{"R22", "revoke taken back", Core, played, ""},
+	{"R23", "plan whose roster the store lost waited for", Core, told, ""},
+	{"R24", "eviction that the store lost not missed", Core, told, ""},
 }

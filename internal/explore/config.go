@@ -69,6 +69,7 @@ type Config struct {
 	Setup   func(*world) *world    // what happens first, once
 	Split   bool                   // between a call's effect and its answer anything may happen
 	Prompt  Prompt                 // what takes no time at all
+	Flood   bool                   // what waits for a process may also reach it all at once
 	Whom    map[Fault][]int        // whom each may strike; anybody if not said
 	Hidden  int                    // whom a listing may lack
 	Backup  bool                   // a rollback goes back to the beginning, not by one version

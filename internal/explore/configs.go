@@ -49,7 +49,7 @@ type budget = map[Fault]uint8
 // Configs are the configurations that have a name. Long ones take minutes.
 var Configs = []*Config{
 	// Calls that are lost, late or done twice.
-	{Name: "2m1p lost", Long: true, Members: two, Parts: p, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
+	{Name: "2m1p lost", Members: two, Parts: p, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
 	{Name: "2m1p lost, split", Long: true, Members: two, Parts: p, Split: true, Prompt: Sources, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
 	{Name: "2m1p lapse", Catches: []string{"M7", "M22"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{LoseRequest: 4}},
 	{Name: "2m1p late+freeze", Catches: []string{"M5"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Freeze: 1}},
@@ -59,6 +59,8 @@ var Configs = []*Config{
 
 	// Processes that die, freeze, sleep, leave or hang.
 	{Name: "2m1p crash+freeze", Catches: []string{"M2"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Crash: 1, Freeze: 1}},
+	{Name: "2m1p freeze, flood", Members: two, Parts: p, Split: true, Flood: true, Prompt: Sources, Faults: budget{Freeze: 1, LoseAnswer: 1}},
+	{Name: "2m2p join, flood", Long: true, Members: grow2, Parts: pq, Split: true, Flood: true, Faults: budget{Busy: 1}},
 	{Name: "2m1p freeze twice", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 2}},
 	{Name: "2m1p sleep", Catches: []string{"M11"}, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Sleep: 1}},
 	{Name: "2m1p leave+crash, busy", Members: two, Parts: p, Faults: budget{Busy: 1, Leave: 1, Crash: 1}},

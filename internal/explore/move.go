@@ -46,6 +46,8 @@ const (
 	opEffect    // a handler's effect on run arg
 	opTwo       // who and arg crash at one instant
 	opProve     // the kernel proves to who that arg is gone
+	opFlood     // everything that waits for who reaches it at once
+	opVanish    // mail arg: a request whose sender is gone goes with it
 )
 
 // moves lists everything that can happen in w, in a fixed order.
@@ -78,6 +80,9 @@ func (w *world) moves(dst []move) []move {
 		if m.kind == request && !m.late {
 			dst = w.strikeCall(dst, m.who, n)
 		}
+		if m.kind == request && m.over && w.procs[m.who].state == gone {
+			dst = append(dst, move{opVanish, m.who, n, never})
+		}
 		if m.kind == answer && m.ev.Outcome != core.Unknown && w.cfg.Split && w.budget[LoseAnswer] > 0 {
 			dst = append(dst, move{opMute, m.who, n, never})
 		}
@@ -92,6 +97,13 @@ func (w *world) moves(dst []move) []move {
 			dst = append(dst, move{opShow, uint8(i), uint8(j), soon})
 			if w.budget[Miss] > 0 && !p.behind[j].first {
 				dst = append(dst, move{opMiss, uint8(i), uint8(j), never})
+			}
+		}
+	}
+	if w.cfg.Flood {
+		for i := range w.procs {
+			if w.procs[i].state == up && w.waitsFor(i) > 1 {
+				dst = append(dst, move{opFlood, uint8(i), 0, never})
 			}
 		}
 	}
@@ -271,6 +283,10 @@ func (w *world) do(m move) *world {
 		w.spend(CrashTwo)
 		w.kill(who)
 		w.kill(int(m.arg))
+	case opFlood:
+		w.flood(who)
+	case opVanish:
+		w.unpost(int(m.arg))
 	case opProve:
 		w.spend(Proof)
 		w.step(who, &core.Event{Kind: core.Proven, Session: session(int(m.arg))})
@@ -398,24 +414,27 @@ func (w *world) arrive(m mail) {
 		w.step(who, &m.ev)
 	case show:
 		w.step(who, &m.ev)
+	case started, givenUp, stopped, listing, closed:
+		if ev, ok := w.word(&m); ok {
+			w.step(who, &ev)
+		}
+	case gap:
+		w.gap(who)
+	case effect:
+		w.land(who, &m.run)
+	}
+}
+
+// word is what a source or handler says, as an event.
+func (w *world) word(m *mail) (ev core.Event, ok bool) {
+	p := &w.procs[m.who]
+	switch m.kind {
 	case started:
-		w.step(who, &core.Event{Kind: core.Started, ID: m.run.id, Token: m.run.token})
-	case givenUp, stopped:
-		i := slices.IndexFunc(p.runs, func(r run) bool { return r.id == m.run.id && r.token == m.run.token })
-		if i < 0 {
-			return
-		}
-		p.runs = slices.Delete(slices.Clone(p.runs), i, i+1)
-		w.mail = slices.DeleteFunc(w.mail, func(x mail) bool {
-			return x.who == m.who && x.run == m.run && (x.kind == started || x.kind == stopped || x.kind == givenUp)
-		})
-		kind := core.Stopped
-		if m.kind == givenUp {
-			kind = core.GivenUp
-		}
-		w.step(who, &core.Event{Kind: kind, ID: m.run.id, Token: m.run.token})
+		return core.Event{Kind: core.Started, ID: m.run.id, Token: m.run.token}, true
+	case closed:
+		return core.Event{Kind: core.Closed}, true
 	case listing:
-		ev := core.Event{Kind: core.Listed}
+		ev.Kind = core.Listed
 		names := w.cfg.Lists
 		if names == nil {
 			names = w.cfg.Parts
@@ -423,14 +442,61 @@ func (w *world) arrive(m mail) {
 		for _, name := range names {
 			ev.Listing = append(ev.Listing, record.Partition{Name: name})
 		}
-		w.step(who, &ev)
-	case closed:
-		w.step(who, &core.Event{Kind: core.Closed})
-	case gap:
-		w.gap(who)
-	case effect:
-		w.land(who, &m.run)
+		return ev, true
 	}
+	i := slices.IndexFunc(p.runs, func(r run) bool { return r.id == m.run.id && r.token == m.run.token })
+	if i < 0 {
+		return ev, false
+	}
+	p.runs = slices.Delete(slices.Clone(p.runs), i, i+1)
+	w.mail = slices.DeleteFunc(w.mail, func(x mail) bool {
+		return x.who == m.who && x.run == m.run && (x.kind == started || x.kind == stopped || x.kind == givenUp)
+	})
+	ev = core.Event{Kind: core.Stopped, ID: m.run.id, Token: m.run.token}
+	if m.kind == givenUp {
+		ev.Kind = core.GivenUp
+	}
+	return ev, true
+}
+
+// floods tells whether mail is part of a flood: it concerns its reader alone.
+func (m *mail) floods() bool {
+	return !m.late && (m.kind == answer || m.kind == started || m.kind == stopped || m.kind == givenUp || m.kind == listing || m.kind == closed)
+}
+
+// waitsFor counts what would reach a process at once.
+func (w *world) waitsFor(who int) int {
+	n := len(w.procs[who].behind)
+	for i := range w.mail {
+		if int(w.mail[i].who) == who && w.mail[i].floods() {
+			n++
+		}
+	}
+	return n
+}
+
+// flood delivers all that waits for a process together: what a shell does that
+// was frozen, or just busy.
+func (w *world) flood(who int) {
+	var evs []core.Event
+	for {
+		i := slices.IndexFunc(w.mail, func(m mail) bool { return int(m.who) == who && m.floods() })
+		if i < 0 {
+			break
+		}
+		m := w.unpost(i)
+		if m.kind == answer {
+			evs = append(evs, m.ev)
+		} else if ev, ok := w.word(&m); ok {
+			evs = append(evs, ev)
+		}
+	}
+	p := &w.procs[who]
+	for _, u := range p.behind {
+		evs = append(evs, w.shown(u))
+	}
+	p.behind = nil
+	w.steps(who, evs)
 }
 
 func (w *world) strike(who int, f Fault) {
@@ -531,6 +597,10 @@ func (w *world) tell(m move) string {
 		return fmt.Sprintf("%s sends an effect on %s@%s", name, w.cfg.partName(r.part), r.token)
 	case opTwo:
 		return fmt.Sprintf("%s and %s crash", name, w.cfg.label(int(m.arg)))
+	case opFlood:
+		return "all that waits for " + name + " reaches it at once"
+	case opVanish:
+		return "gone with its sender: " + w.tellMail(&w.mail[m.arg])
 	case opProve:
 		return fmt.Sprintf("%s is shown a proof that %s is gone", name, w.cfg.label(int(m.arg)))
 	}

@@ -160,14 +160,16 @@ func (w *world) unpost(i int) mail {
 	return m
 }
 
-// step gives ev to a process and does what it says.
-func (w *world) step(who int, ev *core.Event) {
+// step and steps give events to a process and do what it says.
+func (w *world) step(who int, ev *core.Event) { w.steps(who, []core.Event{*ev}) }
+
+func (w *world) steps(who int, evs []core.Event) {
 	p := &w.procs[who]
 	if p.state != up {
 		return
 	}
 	p.node, p.shape = p.node.Clone(), nil
-	acts := p.node.Step(w.local(p), *ev)
+	acts := p.node.Steps(w.local(p), evs)
 	for i := range acts {
 		if p.state != up {
 			return

@@ -195,7 +195,11 @@ func (w *World) strike(f fault) {
 			back = w.now - f.long/8
 		}
 		w.judge(check.Event{Kind: check.Rollback, Until: w.now + 3*int64(w.opt.Config.Lease)})
-		w.rollback(back, f.kind == RollAll)
+		only := core.PlanCell
+		if f.kind == RollAll {
+			only = core.NoCell
+		}
+		w.rollback(back, only)
 	case Slow:
 		h.slow = true
 	case Hung:

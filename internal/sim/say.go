@@ -221,11 +221,19 @@ func aim(r *record.Row) record.Session {
 	return r.To
 }
 
+// rowName is what a row is about, as far as the store still knows.
+func (w *World) rowName(i int) string {
+	if r := w.store.roster.Roster; r != nil && i < len(r.Entries) {
+		return r.Entries[i].Name
+	}
+	return fmt.Sprintf("partition %d", i)
+}
+
 func (w *World) aims(p *record.Plan, mine func(*record.Row) bool) string {
 	s := ""
 	for i := range p.Rows {
 		if mine(&p.Rows[i]) {
-			s += " " + w.store.roster.Roster.Entries[i].Name
+			s += " " + w.rowName(i)
 		}
 	}
 	if s == "" {

@@ -297,8 +297,9 @@ func revoking(p *record.Plan) bool {
 }
 
 // rollback takes the store back to what it was at the given instant: all of it,
-// or the plan alone.
-func (w *World) rollback(to int64, all bool) {
+// or one cell.
+func (w *World) rollback(to int64, only core.Cell) {
+	w.lossy = true
 	s := &w.store
 	then := map[core.Key]core.Entry{}
 	for _, v := range s.log {
@@ -307,20 +308,21 @@ func (w *World) rollback(to int64, all bool) {
 		}
 	}
 	back := func(c *core.Entry, k core.Key) {
+		if only != core.NoCell && only != k.Cell {
+			return
+		}
 		*c = then[k]
 		c.Key = k
 		s.log = append(s.log, version{w.now, *c})
 	}
 	was := s.plan.Rev
 	back(&s.plan, core.Key{Cell: core.PlanCell})
-	if all {
-		back(&s.roster, core.Key{Cell: core.RosterCell})
-		back(&s.orders, core.Key{Cell: core.OrdersCell})
-		for i := range s.members {
-			back(&s.members[i], s.members[i].Key)
-		}
-		s.members = slices.DeleteFunc(s.members, func(e core.Entry) bool { return e.Rev == 0 || e.Deleted })
+	back(&s.roster, core.Key{Cell: core.RosterCell})
+	back(&s.orders, core.Key{Cell: core.OrdersCell})
+	for i := range s.members {
+		back(&s.members[i], s.members[i].Key)
 	}
+	s.members = slices.DeleteFunc(s.members, func(e core.Entry) bool { return e.Rev == 0 || e.Deleted })
 	if s.plan.Rev == was {
 		return
 	}

@@ -254,14 +254,19 @@ func (s *Stage) store(args []string) error {
 		}
 		return nil
 	case "loses":
-		all := len(args) == 2
+		only := core.NoCell // everything
+		if len(args) == 3 {
+			if only = map[string]core.Cell{"plan": core.PlanCell, "roster": core.RosterCell}[args[1]]; only == core.NoCell {
+				return fmt.Errorf("the store loses a plan or a roster, not %q", args[1])
+			}
+		}
 		d, err := duration(args, len(args)-1)
 		sure := w.now + 1
 		if w.script != nil && !w.script.exact {
 			sure = w.now + 3*int64(w.opt.Config.Lease)
 		}
 		w.judge(check.Event{Kind: check.Rollback, Until: sure})
-		w.rollback(w.now-int64(d), all)
+		w.rollback(w.now-int64(d), only)
 		return err
 	}
 	return fmt.Errorf("wants stalls, loses, refuses or works, not %q", args[0])
