@@ -108,7 +108,9 @@ func (m *Member) Run(ctx context.Context) error {
 
 func (m *Member) emit(e Event) {
 	e.Member = m.name
-	e.Time = time.Now()
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
 	m.ring.add(e)
 	if m.cfg.Trace != nil {
 		m.cfg.Trace(e)
@@ -118,7 +120,9 @@ func (m *Member) emit(e Event) {
 // trace tells what only Config.Trace wants to know.
 func (m *Member) trace(e Event) {
 	e.Member = m.name
-	e.Time = time.Now()
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
 	m.cfg.Trace(e)
 }
 

@@ -19,9 +19,11 @@ func (s *session) tell(e Event) {
 	s.m.log.Info(string(e.Kind), "member", s.m.name, "partition", e.Partition, "token", uint64(e.Token), "plan", e.Plan, "because", e.Because)
 }
 
-// stamp says in which session, under which plan and with how much lease left
-// something happened.
+// stamp says when, in which session, under which plan and with how much lease
+// left something happened. The time comes first: a freeze between the two makes
+// the lease look shorter than it was, never longer.
 func (s *session) stamp(e Event) Event {
+	e.Time = time.Now()
 	e.Session = s.id.String()
 	if e.Plan == 0 {
 		e.Plan = s.plan.Load()

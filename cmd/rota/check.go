@@ -195,7 +195,7 @@ func judgeLines(lines []seen) *finding {
 		return 0
 	})
 	j := &judge{who: map[string]int32{}, part: map[string]int32{}, ends: map[ownership]*seen{}, lease: map[string]int64{},
-		leaders: map[uint64]*seen{}, order: map[ownership]uint64{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
+		leaders: map[uint64]*seen{}, order: map[ownership]uint64{}, handled: map[ownership]map[uint64]bool{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
 	for i := range lines {
 		l := &lines[i]
 		if l.Event == "drained" {
@@ -229,6 +229,7 @@ type judge struct {
 	lease   map[string]int64    // by session, as far as known
 	leaders map[uint64]*seen    // by term
 	order   map[ownership]uint64
+	handled map[ownership]map[uint64]bool
 	owners  map[string]map[uint64]string // partition → token → session
 	runs    map[ownership]int
 }
@@ -347,7 +348,14 @@ func (j *judge) handle(l *seen, own ownership) {
 	if err != nil {
 		return
 	}
-	if last := j.order[own]; n < last && l.Attempt <= 1 {
+	// What was handled and not settled comes again when the source had to begin
+	// anew. What comes late for the first time was overtaken.
+	if j.handled[own] == nil {
+		j.handled[own] = map[uint64]bool{}
+	}
+	again := j.handled[own][n]
+	j.handled[own][n] = true
+	if last := j.order[own]; n < last && !again {
 		j.complain(l, "%s handles message %s of %s@%d after one numbered %d", l.Member, l.Message, l.Partition, l.Token, last)
 	}
 	j.order[own] = max(j.order[own], n)

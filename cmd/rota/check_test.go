@@ -65,6 +65,19 @@ func TestASoundHistoryIsAllWell(t *testing.T) {
 	}
 }
 
+func TestWhatComesAgainIsInOrder(t *testing.T) {
+	v := judgeLines(tale(t, `
+		100  grant   c1 q0@1 5000
+		200  handle  c1 q0@1 5000 S-1
+		300  handle  c1 q0@1 5000 S-2
+		400  handle  c1 q0@1 5000 S-1
+		500  handle  c1 q0@1 5000 S-2
+		600  handle  c1 q0@1 5000 S-3`))
+	if len(v.wrong) > 0 {
+		t.Error(v.wrong)
+	}
+}
+
 // A frozen member says late that it stopped; its lease was over long before.
 func TestALateStopAfterTheLeaseIsAllWell(t *testing.T) {
 	v := judgeLines(tale(t, `

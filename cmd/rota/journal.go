@@ -60,6 +60,8 @@ type journal struct {
 	done  chan struct{}
 	fail  error
 
+	clocks clocks
+
 	mu   sync.RWMutex
 	over bool // lines is closed
 }
@@ -84,7 +86,7 @@ func (j *journal) take(e rota.Event) {
 	if traced[e.Kind] && !j.trace {
 		return
 	}
-	boot := bootNow() - time.Since(e.Time)
+	boot := j.clocks.boot(e.Time)
 	l := line{V: lineVersion, T: e.Time, Boot: int64(boot), Event: string(e.Kind), Group: j.group, Member: e.Member, Session: e.Session,
 		Partition: e.Partition, Token: uint64(e.Token), Plan: e.Plan, Gen: e.Gen, Term: e.Term, Because: e.Because,
 		About: e.About, Message: e.Message, Attempt: e.Attempt, Moved: e.Moved, Placed: e.Placed, N: e.N}
@@ -95,6 +97,47 @@ func (j *journal) take(e rota.Event) {
 		l.PID, l.BootID = os.Getpid(), bootID()
 	}
 	j.add(l)
+}
+
+// clocks turns instants of Go's clock into those of CLOCK_BOOTTIME. Between
+// reading the one and the other a process may be put aside for milliseconds, so
+// only readings close together count; they stay good until a suspend, which
+// Go's clock does not see.
+type clocks struct {
+	mu   sync.Mutex
+	zero time.Time
+	off  time.Duration // boot time of zero
+}
+
+// closely is how far apart two readings may be that are taken for one.
+const closely = 20 * time.Microsecond
+
+func (c *clocks) boot(t time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tries := 0; ; tries++ {
+		before := time.Now()
+		boot := bootNow()
+		gap := time.Since(before)
+		first := c.zero.IsZero()
+		if first {
+			c.zero = before
+		}
+		off := boot - before.Sub(c.zero) // too late by at most gap
+		switch moved := off - c.off; {
+		case gap <= closely || first && tries >= 100:
+			c.off = off
+		case first:
+			c.zero = time.Time{}
+			continue
+		case moved > gap+time.Millisecond || moved < -time.Millisecond:
+			if tries < 10 {
+				continue
+			}
+			c.off = off
+		}
+		return c.off + t.Sub(c.zero)
+	}
 }
 
 // bootID names this start of this machine; "" where there is no such name.

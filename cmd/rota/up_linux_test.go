@@ -110,6 +110,9 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	}
 	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
 		t.Errorf("rota check: %s%s", stdout, stderr)
+		if keep := os.Getenv("ROTA_KEEP"); keep != "" { // the history, for whoever looks into it
+			os.CopyFS(filepath.Join(keep, strconv.Itoa(os.Getpid())), os.DirFS(dir))
+		}
 	}
 
 	again := start(t, dir, "up", "--partitions", "6", "--members", "2")

@@ -59,7 +59,6 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"produce --source nats://h?stream=S&subject=a.*&partitions=3 --partition a.7 x", 64, `there is no partition called "a.7"; there are a.0, a.1, a.2`},
 		{"serve --user me", 64, "--user and --password-file: give both or none"},
 		{"serve --cert cert.pem", 64, "--cert and --key: give both or none"},
-		{"watchdog", 64, "the watchdog is started by rota run, which gives it a socket: "},
 
 		// URLs.
 		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, mem:`},

@@ -269,3 +269,10 @@ func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
 	}
 	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(append(commands(), watchdog), alive) })
 }
+
+func TestTheWatchdogIsNotForPeople(t *testing.T) {
+	p := start(t, t.TempDir(), "watchdog")
+	if code := p.code(); code != exitUsage || !strings.Contains(p.err.String(), "the watchdog is started by rota run, which gives it a socket: ") {
+		t.Errorf("exit %d, %q", code, p.err.String())
+	}
+}
