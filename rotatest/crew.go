@@ -64,18 +64,13 @@ type hand struct {
 
 // counted is a source that counts the calls of Consume.
 type counted struct {
-	rota.Source
+	wrapped
 	h *hand
 }
 
 func (s *counted) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	s.h.c.note(func() { s.h.lives[own.Partition()]++ })
 	return s.Source.Consume(ctx, own, deliver)
-}
-
-func (s *counted) ListsAll() bool {
-	l, ok := s.Source.(rota.Lister)
-	return ok && l.ListsAll()
 }
 
 // handler is a rota handler that knows whose it is.
@@ -93,7 +88,7 @@ func (c *crew) join(name string, store rota.Store, source rota.Source, handle ha
 		h.store = Faulty(store, 1)
 	}
 	cfg := rota.Config{
-		Group: c.group, Name: name, Store: h.store, Source: &counted{source, h}, NewGroup: true,
+		Group: c.group, Name: name, Store: h.store, Source: &counted{wrapped{source}, h}, NewGroup: true,
 		Lease: crewLease, Heartbeat: crewHeartbeat, Orphan: rota.AtOnce,
 		Handle: func(ctx context.Context, msg rota.Message) error { return c.handle(ctx, h, msg, handle) },
 		Abort:  func(err error) { c.Errorf("abort: %v", err) },

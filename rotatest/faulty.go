@@ -392,9 +392,28 @@ func (f *FaultyStore) older(key string, x *fate) (rota.Entry, bool) {
 func (f *FaultyStore) Close() error { return f.inner.Close() }
 
 // Class is that of the store inside.
-func (f *FaultyStore) Class() rota.Class {
-	if c, ok := f.inner.(rota.Classifier); ok {
-		return c.Class()
+func (f *FaultyStore) Class() rota.Class { return optional{f.inner}.Class() }
+
+// Identity is that of the store inside, asked like anything else.
+func (f *FaultyStore) Identity(ctx context.Context) (name string, err error) {
+	err = f.call(ctx, f.draw("identity", ""), func(ctx context.Context) error {
+		name, err = optional{f.inner}.Identity(ctx)
+		return err
+	})
+	if err != nil {
+		return "", err
 	}
-	return rota.ClassUnknown
+	return name, nil
+}
+
+// Fresh is what the store inside says, asked like anything else.
+func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
+	err = f.call(ctx, f.draw("fresh", ""), func(ctx context.Context) error {
+		fresh, err = optional{f.inner}.Fresh(ctx)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return fresh, nil
 }

@@ -46,12 +46,12 @@ func (g *groupTest) join(name string, tune ...func(*rota.Config)) *hand {
 	if g.odd != nil {
 		src = g.odd(src)
 	}
-	return g.crew.join(name, s, &guarded{src, g, name}, busy, tune...)
+	return g.crew.join(name, s, &guarded{wrapped{src}, g, name}, busy, tune...)
 }
 
 // guarded is a source that complains when two members run a partition at once.
 type guarded struct {
-	rota.Source
+	wrapped
 	g    *groupTest
 	name string
 }

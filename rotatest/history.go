@@ -60,10 +60,11 @@ func (h *History) Wrap(s rota.Store) rota.Store {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clients++
-	return &recorded{s, h, h.clients}
+	return &recorded{optional{s}, s, h, h.clients}
 }
 
 type recorded struct {
+	optional
 	inner  rota.Store
 	h      *History
 	client int

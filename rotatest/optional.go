@@ -1,0 +1,48 @@
+package rotatest
+
+import (
+	"context"
+
+	"github.com/rota-dev/rota"
+)
+
+// optional answers what a store may know beside its verbs, for those that wrap
+// one: a wrapper without these methods would hide them. For a store that does not
+// know it answers what rota takes for that.
+type optional struct{ of rota.Store }
+
+func (o optional) Class() rota.Class {
+	if c, ok := o.of.(rota.Classifier); ok {
+		return c.Class()
+	}
+	return rota.ClassUnknown
+}
+
+func (o optional) Identity(ctx context.Context) (string, error) {
+	if i, ok := o.of.(rota.Identifier); ok {
+		return i.Identity(ctx)
+	}
+	return "", nil
+}
+
+func (o optional) Fresh(ctx context.Context) (bool, error) {
+	if f, ok := o.of.(rota.Fresher); ok {
+		return f.Fresh(ctx)
+	}
+	return false, nil
+}
+
+// wrapped is a source in a wrapper that hides nothing of it.
+type wrapped struct{ rota.Source }
+
+func (w wrapped) ListsAll() bool {
+	l, ok := w.Source.(rota.Lister)
+	return ok && l.ListsAll()
+}
+
+func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
+	if s, ok := w.Source.(rota.Preparer); ok {
+		return s.Prepare(ctx, p)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota"
+)
+
+// options: what a store or a source may know beside its verbs.
+var options = map[string][]reflect.Type{
+	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher]()},
+	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer]()},
+}
+
+// notOptions: interfaces that are something else.
+var notOptions = []string{"Store", "Source", "Meter"}
+
+// TestOptionsAreListed: an option that is new has to be forwarded too.
+func TestOptionsAreListed(t *testing.T) {
+	for file, want := range options {
+		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if _, ok := spec.Type.(*ast.InterfaceType); !ok || !spec.Name.IsExported() || slices.Contains(notOptions, spec.Name.Name) {
+				return true
+			}
+			if !slices.ContainsFunc(want, func(o reflect.Type) bool { return o.Name() == spec.Name.Name }) {
+				t.Errorf("%s has an interface %s, which options does not list", file, spec.Name)
+			}
+			return true
+		})
+	}
+}
+
+// TestWrappersHideNothing asks each wrapper each optional question: the answer must
+// be that of what is inside.
+func TestWrappersHideNothing(t *testing.T) {
+	var h History
+	for file, wrappers := range map[string][]any{
+		"store.go":  {Faulty(knowing{}, 1), h.Wrap(knowing{})},
+		"source.go": {&counted{wrapped: wrapped{knowing{}}}, &guarded{wrapped: wrapped{knowing{}}}},
+	} {
+		for _, w := range wrappers {
+			for _, option := range options[file] {
+				if !reflect.TypeOf(w).Implements(option) {
+					t.Errorf("%T is no %v", w, option)
+					continue
+				}
+				for i := range option.NumMethod() {
+					if got, want := answer(w, option.Method(i)), answer(knowing{}, option.Method(i)); got != want {
+						t.Errorf("%T answers %s with %s, and what is inside with %s", w, option.Method(i).Name, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// answer calls a method with a context, and with nothing where it wants more.
+func answer(on any, m reflect.Method) string {
+	var out []any
+	var args []reflect.Value
+	for i := range m.Type.NumIn() {
+		arg := reflect.Zero(m.Type.In(i))
+		if m.Type.In(i) == reflect.TypeFor[context.Context]() {
+			arg = reflect.ValueOf(background)
+		}
+		args = append(args, arg)
+	}
+	for _, v := range reflect.ValueOf(on).MethodByName(m.Name).Call(args) {
+		out = append(out, v.Interface())
+	}
+	return fmt.Sprint(out...)
+}
+
+var errKnowing = errors.New("prepared")
+
+// knowing has an answer to everything, and it is never the one that stands for
+// not knowing.
+type knowing struct {
+	rota.Store
+	rota.Source
+}
+
+func (knowing) Class() rota.Class                             { return rota.ClassA }
+func (knowing) Identity(context.Context) (string, error)      { return "me", nil }
+func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
+func (knowing) ListsAll() bool                                { return true }
+func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
+
+// TestWrappersKnowNothingThemselves: of a store that does not say, they say what
+// rota takes for not knowing.
+func TestWrappersKnowNothingThemselves(t *testing.T) {
+	var h History
+	plain := &keepOpen{NewMemStore()} // has the five verbs and nothing else
+	for _, w := range []rota.Store{Faulty(plain, 1), h.Wrap(plain)} {
+		class := w.(rota.Classifier).Class()
+		name, err := w.(rota.Identifier).Identity(background)
+		fresh, ferr := w.(rota.Fresher).Fresh(background)
+		if class != rota.ClassUnknown || name != "" || fresh || err != nil || ferr != nil {
+			t.Errorf("%T: class %v, identity %q (%v), fresh %v (%v)", w, class, name, err, fresh, ferr)
+		}
+	}
+}
+
+// TestOptionsAreCutOffToo: they ask the server like any call.
+func TestOptionsAreCutOffToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := Faulty(knowing{}, 1)
+		f.Cut()
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if name, err := f.Identity(ctx); !lost(err) || name != "" {
+			t.Errorf("Identity: %q, %v", name, err)
+		}
+		if fresh, err := f.Fresh(ctx); !lost(err) || fresh {
+			t.Errorf("Fresh: %v, %v", fresh, err)
+		}
+		f.Heal()
+		f.Chance(LostAnswer, 1)
+		if name, err := f.Identity(background); !lost(err) || name != "" {
+			t.Errorf("Identity: %q, %v", name, err)
+		}
+		if fresh, err := f.Fresh(background); !lost(err) || fresh {
+			t.Errorf("Fresh: %v, %v", fresh, err)
+		}
+	})
+}
