@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers heavy mutants sim explore fuzz tidy
+.PHONY: help test lint unit servers heavy mutants sim explore evidence fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ sim: ## play schedules in the simulator: make sim ARGS='--seed 7'
 
 explore: ## try everything that can happen in every small configuration: about an hour
 	@go run ./cmd/rota explore $(ARGS)
+
+evidence: ## run what docs/evidence.md tells of and write it anew: hours
+	@scripts/evidence.sh
 
 fuzz: ## fuzz every target for FUZZTIME (10s) each
 	@scripts/test.sh fuzz

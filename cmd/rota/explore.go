@@ -10,13 +10,16 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/explore"
+	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
 )
 
 // exploreFlags are what the command line of rota explore says.
 type exploreFlags struct {
 	short, list bool
+	mutants     bool
 	cores, most int
 	output      string
 }
@@ -32,6 +35,9 @@ any point. The members run the code that real ones run, in discrete time. After
 every step it asks what rota promises; and when all has been tried, whether from
 every state reached the group comes to rest once nothing goes wrong any more.
 
+With --mutants the rules of rota are taken out one by one, and the configuration
+that must notice is explored up to the shortest way to a broken promise.
+
 A configuration is exhausted when there is nothing left to try. Without names all
 are explored, which takes about an hour on two cores and up to 10 GB of memory.
 
@@ -40,7 +46,8 @@ wrong command line, 130 if interrupted.`,
 		Example: `  rota explore --short                  those that take seconds
   rota explore "2m1p lost"              one
   rota explore --list                   what there is
-  rota explore -o json | jq .states     for scripts`,
+  rota explore -o json | jq .states     for scripts
+  go run -tags mutants ./cmd/rota explore --mutants    the shortest way to notice each defect`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return exploreNames(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -49,6 +56,7 @@ wrong command line, 130 if interrupted.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.short, "short", false, "only those that take seconds")
+	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and show the shortest way to notice")
 	flags.BoolVar(&f.list, "list", false, "list the configurations and explore none")
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.Var(number[int]{&f.most, 0, math.MaxInt}, "most", "cut a configuration after this many states; 0 is never")
@@ -73,6 +81,9 @@ func (f *exploreFlags) run(cmd *cobra.Command, args []string) error {
 	stdout := cmd.OutOrStdout()
 	if f.list {
 		return f.print(stdout, configs)
+	}
+	if f.mutants {
+		return f.allDefects(cmd, args)
 	}
 	debug.SetGCPercent(400) // what lives is the frontier; most of the rest dies at once
 	ctx := cmd.Context()
@@ -159,6 +170,54 @@ func (f *exploreFlags) tell(w io.Writer, r explore.Result) error {
 	if r.Violation != nil {
 		fmt.Fprintf(w, "  %v\n    %s\n", r.Violation, strings.Join(r.Trace, "\n    "))
 	}
+	return err
+}
+
+// A shown defect and the shortest way to notice it.
+type shownDefect struct {
+	ID   string `json:"id"`
+	Rule string `json:"rule"`
+	explore.Result
+}
+
+// allDefects shows every defect that the explorer must notice.
+func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 || f.short {
+		return usagef("--mutants: each defect has its configuration; name none")
+	}
+	if !sim.CanMutate() {
+		return usagef("--mutants: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota explore --mutants")
+	}
+	missed := 0
+	for _, d := range defect.Table {
+		if !d.Must(defect.Explorer) {
+			continue
+		}
+		r := explore.Catch(cmd.Context(), d.ID, explore.Options{Cores: 1}) // so that it is the same way each time
+		if cmd.Context().Err() != nil {
+			return silentExit(130)
+		}
+		if r == nil || r.Violation == nil {
+			missed++
+			fmt.Fprintf(cmd.OutOrStdout(), "%s  %s: MISSED\n", d.ID, d.Rule)
+			continue
+		}
+		r.Seconds = math.Round(r.Seconds*10) / 10
+		if err := f.tellDefect(cmd.OutOrStdout(), &shownDefect{d.ID, d.Rule, *r}); err != nil {
+			return err
+		}
+	}
+	if missed > 0 {
+		return silentExit(exitFailed)
+	}
+	return nil
+}
+
+func (f *exploreFlags) tellDefect(w io.Writer, d *shownDefect) error {
+	if f.output == "json" {
+		return json.NewEncoder(w).Encode(d)
+	}
+	_, err := fmt.Fprintf(w, "%s  %s: %s in %s, %s\n  %v\n    %s\n", d.ID, d.Rule, count(d.Depth, "step"), d.Config, count(d.States, "state"), d.Violation, strings.Join(d.Trace, "\n    "))
 	return err
 }
 

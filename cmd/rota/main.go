@@ -88,6 +88,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		checkCmd(),
 		simCmd(),
 		exploreCmd(),
+		evidenceCmd(),
 		watchdogCmd(),
 		versionCmd(),
 	)

@@ -50,7 +50,7 @@ type budget = map[Fault]uint8
 var Configs = []*Config{
 	// Calls that are lost, late or done twice.
 	{Name: "2m1p lost", Members: two, Parts: p, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
-	{Name: "2m1p lost, split", Long: true, Members: two, Parts: p, Split: true, Prompt: Sources, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
+	{Name: "2m1p lost, split", Long: true, Members: two, Parts: p, Split: true, Prompt: Sources | Reads, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
 	{Name: "2m1p lapse", Catches: []string{"M7", "M22"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{LoseRequest: 4}},
 	{Name: "2m1p late+freeze", Catches: []string{"M5"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Freeze: 1}},
 	{Name: "2m1p late death", Catches: []string{"M5b"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Late: 1, Freeze: 1}, Whom: map[Fault][]int{Freeze: {0}, Late: {1}}},
@@ -59,8 +59,8 @@ var Configs = []*Config{
 
 	// Processes that die, freeze, sleep, leave or hang.
 	{Name: "2m1p crash+freeze", Catches: []string{"M2"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Crash: 1, Freeze: 1}},
-	{Name: "2m1p freeze, flood", Members: two, Parts: p, Split: true, Flood: true, Prompt: Sources, Faults: budget{Freeze: 1, LoseAnswer: 1}},
-	{Name: "2m2p join, flood", Long: true, Members: grow2, Parts: pq, Split: true, Flood: true, Faults: budget{Busy: 1}},
+	{Name: "2m1p freeze, flood", Long: true, Members: two, Parts: p, Split: true, Flood: true, Prompt: Sources | Reads, Faults: budget{Freeze: 1}},
+	{Name: "2m2p join, flood", Long: true, Members: grow2, Parts: pq, Flood: true, Prompt: Sources, Faults: budget{Busy: 1}},
 	{Name: "2m1p freeze twice", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 2}},
 	{Name: "2m1p sleep", Catches: []string{"M11"}, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Sleep: 1}},
 	{Name: "2m1p leave+crash, busy", Members: two, Parts: p, Faults: budget{Busy: 1, Leave: 1, Crash: 1}},
@@ -110,8 +110,10 @@ var Configs = []*Config{
 	{Name: "3m2p eager+hung", Members: grow3, Parts: pq, Mode: record.Eager, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1}},
 
 	// Rosters.
-	{Name: "2m2p partition added", Catches: []string{"M17"}, Long: true, Members: two, Parts: pq, Faults: budget{Order: 2},
+	{Name: "2m2p partition back", Long: true, Members: two, Parts: pq, Faults: budget{Order: 2},
 		Orders: []func(*record.Orders){remove("q"), add("q")}, Prompt: Sources | Reads},
+	{Name: "2m2p partition added", Catches: []string{"M17"}, Members: two, Parts: pq, Lists: p, Faults: budget{Order: 1, Busy: 1}, Prompt: Sources | Reads,
+		Orders: []func(*record.Orders){add("q")}},
 	{Name: "2m3p one for another", Catches: []string{"M16"}, Members: two, Parts: []string{"p", "q", "r"}, Faults: budget{Order: 2, Busy: 1}, Lists: pq, Prompt: Sources | Reads | Shows,
 		Orders: []func(*record.Orders){remove("q"), func(o *record.Orders) { o.Add = []string{"r"} }}},
 

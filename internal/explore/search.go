@@ -301,9 +301,12 @@ func (c *Config) begin() *world {
 			w.join(i)
 		}
 	}
-	w.promptly()
 	if !c.Begin {
+		calm := *c // nothing that takes time: that is explored from here on
+		calm.Prompt, calm.Split = All, false
+		w.cfg = &calm
 		w = w.settle()
+		w.cfg = c
 	}
 	for i := range w.store.members { // nothing of before can come back
 		w.store.members[i].old = core.Entry{}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs everything that docs/evidence.md tells of and writes it anew. Takes hours;
+# what is already in FOLDER (build/evidence) is not run again.
+#   SCHEDULES  how many random schedules (20000000), in batches of 500000
+#   SEED       of the first
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${FOLDER:-build/evidence}
+schedules=${SCHEDULES:-20000000} seed=${SEED:-400000000}
+mkdir -p "$dir"
+go build -o "$dir/rota" ./cmd/rota
+go build -tags mutants -o "$dir/rota-mutants" ./cmd/rota
+
+# once NAME COMMAND...: its output, unless it is there. A broken promise is a
+# result too.
+once() {
+  local out=$dir/$1
+  shift
+  [ -s "$out" ] && return
+  echo "-- $*"
+  "$@" >"$out.part" || [ $? = 1 ]
+  mv "$out.part" "$out"
+}
+
+once shown.json "$dir/rota-mutants" explore --mutants -o json
+once mutants.json "$dir/rota-mutants" sim --mutants -o json
+once directed.json "$dir/rota" sim --directed all -o json
+once explore.json "$dir/rota" explore -o json
+for ((at = 0; at < schedules; at += 500000)); do
+  once "schedules-$((seed + at)).json" "$dir/rota" sim --schedules 500000 --seed $((seed + at)) -o json
+done
+"$dir/rota" evidence "$dir" >docs/evidence.md
+echo "docs/evidence.md is written"
