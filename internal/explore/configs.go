@@ -23,10 +23,6 @@ func remove(parts ...string) func(*record.Orders) {
 	return func(o *record.Orders) { o.Remove, o.Add = parts, nil }
 }
 
-func pause(parts ...string) func(*record.Orders) {
-	return func(o *record.Orders) { o.Pauses = parts }
-}
-
 func returns(d time.Duration) func(*core.Config) {
 	return func(c *core.Config) { c.Return = d }
 }
