@@ -19,8 +19,12 @@ import (
 // server that others use too.
 func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption) {
 	cases := storeCases
-	if newStoreTest(t, nil, opts...).server != nil {
+	told := newStoreTest(t, nil, opts...)
+	if told.server != nil {
 		cases = slices.Concat(cases, serverCases)
+	}
+	if told.wired != nil {
+		cases = slices.Concat(cases, wireCases)
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,7 +54,8 @@ type Server interface {
 
 var _ Server = (*servers.Server)(nil)
 
-// A Snapshot is what a Server had on disk.
+// A Snapshot is what a Server had on disk. The suite restores the one it took
+// last, so a Server of your own may keep that itself and return the zero Snapshot.
 type Snapshot = servers.Snapshot
 
 type storeCase struct {
@@ -63,9 +68,10 @@ type storeTest struct {
 	testing.TB
 	dial   func() rota.Store
 	server Server
-	prefix string        // of every key
-	bound  time.Duration // how long to wait for what must come
-	prompt time.Duration // how long something may take that has no reason to wait
+	wired  func() (c *client, plug func(in bool)) // a connection that can be cut
+	prefix string                                 // of every key
+	bound  time.Duration                          // how long to wait for what must come
+	prompt time.Duration                          // how long something may take that has no reason to wait
 }
 
 func newStoreTest(t testing.TB, dial func() rota.Store, opts ...StoreOption) *storeTest {

@@ -34,6 +34,7 @@ var storeCases = []storeCase{
 	{"a watch sees its prefix and nothing else", watchPrefix},
 	{"changes arrive", changesArrive},
 	{"a watch begins in time", watchBeginsInTime},
+	{"a watch misses nothing at its beginning", watchMissesNothing},
 	{"many watchers see the newest, and never go back", manyWatchers},
 	{"a slow watcher holds nobody back", slowWatcher},
 	{"a watch ends with its loop and its ctx", watchEnds},

@@ -429,6 +429,30 @@ var storeFlaws = []struct {
 		}
 	})},
 	{"a watch reads first and listens then", "a watch begins in time", "did not show", with(readsThenListens)},
+	{"a watch listens when it is asked for more", "a watch misses nothing at its beginning", "in the loop over its first batch", with(func(o *odd) {
+		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
+			old, _ := o.under(ctx, prefix)
+			if yield(old, nil) {
+				o.changes(ctx, prefix, yield)
+			}
+		}
+	})},
+	{"a watch listens when it has read", "a watch misses nothing at its beginning", "when the watch began", with(func(o *odd) {
+		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
+			old, _ := o.under(ctx, prefix)
+			<-time.After(time.Millisecond)
+			first := true
+			for batch, err := range o.MemStore.Watch(ctx, prefix) {
+				if first {
+					batch = old
+				}
+				first = false
+				if !yield(batch, err) {
+					return
+				}
+			}
+		}
+	})},
 	{"versions are shown in any order", "many watchers see the newest, and never go back", "after", with(func(o *odd) {
 		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
 			var kept []rota.Entry
@@ -529,20 +553,31 @@ func (keepOpen) Close() error { return nil }
 
 func readsThenListens(o *odd) {
 	o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
-		for batch, err := range o.MemStore.Watch(ctx, prefix) {
-			if !yield(batch, err) || err != nil {
-				return
-			}
-			break
+		old, err := o.under(ctx, prefix)
+		if !yield(old, err) || err != nil {
+			return
 		}
 		<-time.After(time.Millisecond)
-		first := true
-		for batch, err := range o.MemStore.Watch(ctx, prefix) {
-			if !first && !yield(batch, err) {
-				return
-			}
-			first = false
+		o.changes(ctx, prefix, yield)
+	}
+}
+
+// under is what there is now.
+func (o *odd) under(ctx context.Context, prefix string) ([]rota.Entry, error) {
+	for batch, err := range o.MemStore.Watch(ctx, prefix) {
+		return batch, err
+	}
+	return nil, ctx.Err()
+}
+
+// changes is a watch without its first batch.
+func (o *odd) changes(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
+	first := true
+	for batch, err := range o.MemStore.Watch(ctx, prefix) {
+		if !first && !yield(batch, err) {
+			return
 		}
+		first = false
 	}
 }
 

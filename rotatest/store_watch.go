@@ -20,6 +20,7 @@ type view struct {
 	prefix string
 	first  map[string]rota.Entry // the first batch
 	cancel context.CancelFunc
+	began  chan struct{}
 	ended  chan struct{}
 	step   func(rota.Entry) // called for every entry shown
 
@@ -37,10 +38,17 @@ func (t *storeTest) view(c *client, prefix string) *view {
 
 func (t *storeTest) viewEach(c *client, prefix string, step func(rota.Entry)) *view {
 	t.Helper()
+	v := t.viewing(c, prefix, step)
+	v.begins()
+	return v
+}
+
+// viewing is viewEach without the wait for the first batch.
+func (t *storeTest) viewing(c *client, prefix string, step func(rota.Entry)) *view {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &view{t: t, prefix: prefix, cells: map[string]rota.Entry{}, cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{}), step: step}
-	began := make(chan struct{})
-	go v.run(ctx, c.Store, began)
+	v := &view{t: t, prefix: prefix, cells: map[string]rota.Entry{}, cancel: cancel, began: make(chan struct{}), ended: make(chan struct{}),
+		changed: make(chan struct{}), step: step}
+	go v.run(ctx, c.Store)
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -49,17 +57,22 @@ func (t *storeTest) viewEach(c *client, prefix string, step func(rota.Entry)) *v
 			t.Errorf("the watch of %s does not end with its ctx", prefix)
 		}
 	})
-	select {
-	case <-began:
-	case <-v.ended:
-		t.Fatalf("the watch of %s ended before it began: %v", prefix, v.err)
-	case <-time.After(t.bound):
-		t.Fatalf("the watch of %s showed nothing within %v, not even an empty batch", prefix, t.bound)
-	}
 	return v
 }
 
-func (v *view) run(ctx context.Context, s rota.Store, began chan struct{}) {
+// begins waits for the first batch.
+func (v *view) begins() {
+	v.t.Helper()
+	select {
+	case <-v.began:
+	case <-v.ended:
+		v.t.Fatalf("the watch of %s ended before it began: %v", v.prefix, v.err)
+	case <-time.After(v.t.bound):
+		v.t.Fatalf("the watch of %s showed nothing within %v, not even an empty batch", v.prefix, v.t.bound)
+	}
+}
+
+func (v *view) run(ctx context.Context, s rota.Store) {
 	defer close(v.ended)
 	for batch, err := range s.Watch(ctx, v.prefix) {
 		v.mu.Lock()
@@ -69,7 +82,7 @@ func (v *view) run(ctx context.Context, s rota.Store, began chan struct{}) {
 		v.take(batch)
 		if v.first == nil && err == nil {
 			v.first = maps.Clone(v.cells)
-			close(began)
+			close(v.began)
 		}
 		close(v.changed)
 		v.changed = make(chan struct{})
@@ -301,6 +314,88 @@ func watchBeginsInTime(t *storeTest) {
 		}
 		v.cancel()
 	}
+}
+
+// watchMissesNothing lets one change fall into the first moments of watches, and
+// none after it that would hide that it was missed: it is in the first batch or
+// comes after that.
+func watchMissesNothing(t *storeTest) {
+	w, r := t.open(), t.open()
+	for _, prefix := range []string{"dir/k", "dir/"} {
+		rev := changeAtFirstBatch(t, w, r, t.key(prefix), w.put(t.key("dir/k"), "0", 0))
+		takes := time.Hour // to begin, if nothing else is going on
+		for range 5 {
+			began := time.Now()
+			t.view(r, t.key(prefix)).cancel()
+			takes = min(takes, time.Since(began))
+		}
+		const rounds = 120
+		for i := range rounds {
+			rev = changeMeanwhile(t, w, r, t.key(prefix), rev, i%3 == 2, takes*time.Duration(3*i)/rounds)
+		}
+		if rev != 0 {
+			w.delete(t.key("dir/k"), rev)
+		}
+	}
+}
+
+// changeAtFirstBatch makes the change inside the loop, before the watch can go on.
+func changeAtFirstBatch(t *storeTest, w, r *client, prefix string, rev rota.Rev) (next rota.Rev) {
+	t.Helper()
+	ctx, cancel := t.timeout()
+	defer cancel()
+	for batch, err := range r.Watch(ctx, prefix) {
+		if err != nil {
+			break
+		}
+		if next == 0 {
+			next = w.put(t.key("dir/k"), "first batch", rev)
+		}
+		for _, e := range batch {
+			if e.Rev == next {
+				return next
+			}
+		}
+	}
+	t.Fatalf("the watch of %s did not show what happened in the loop over its first batch", prefix)
+	return 0
+}
+
+// changeMeanwhile makes the change some time after watches began: the cell is gone,
+// or has a new version.
+func changeMeanwhile(t *storeTest, w, r *client, prefix string, rev rota.Rev, gone bool, after time.Duration) (next rota.Rev) {
+	t.Helper()
+	key := t.key("dir/k")
+	var err error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		time.Sleep(after) // aims at a moment of the beginning
+		if gone {
+			err = w.tryDelete(key, rev)
+		} else {
+			next, err = w.tryPut(key, after.String(), rev)
+		}
+	})
+	var views []*view
+	for range 4 { // each a little later than the one before
+		views = append(views, t.viewing(r, prefix, func(rota.Entry) {}))
+	}
+	wg.Wait()
+	if err != nil {
+		t.Fatalf("changing %s at %d: %v", key, rev, err)
+	}
+	for _, v := range views {
+		v.begins()
+		v.wait(fmt.Sprintf("%s at %d, after it was at %d when the watch began (0: deleted)", key, next, rev), func() bool {
+			e, shown := v.cells[key]
+			if next == 0 {
+				return !shown || e.Deleted
+			}
+			return !e.Deleted && e.Rev == next
+		})
+		v.cancel()
+	}
+	return next
 }
 
 // manyWatchers on a counter: no version comes after a later one, and the last
