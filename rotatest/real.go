@@ -26,7 +26,8 @@ func StartZooKeeper(t testing.TB) *RealServer { return startOne(t, servers.ZooKe
 func StartRabbitMQ(t testing.TB) *RealServer  { return startOne(t, servers.RabbitMQ) }
 func StartActiveMQ(t testing.TB) *RealServer  { return startOne(t, servers.ActiveMQ) }
 
-// StartNATS runs the server that test/go.mod names as a tool.
+// StartNATS runs the server that a go.mod names as a tool: in this repository that
+// of test, elsewhere your own.
 func StartNATS(t testing.TB) *RealServer {
 	return startOne(t, func(ctx context.Context) (*RealServer, error) {
 		bin, err := natsServer()
@@ -55,7 +56,7 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go tool -n nats-server: %w\n%s", err, &complaint)
+		return "", fmt.Errorf("go tool -n nats-server: %w; where no go.mod names it, go get -tool github.com/nats-io/nats-server/v2\n%s", err, &complaint)
 	}
 	return strings.TrimSpace(string(out)), nil
 })
