@@ -31,6 +31,16 @@ type beat struct {
 	at  Time
 }
 
+// forgetSends: no lease may count from what was sent so far.
+func (o *own) forgetSends() {
+	for i := range o.sent {
+		o.sent[i].at = longAgo
+	}
+}
+
+// longAgo is so early that every lease from then on is over.
+const longAgo Time = -1 << 62
+
 // beat writes the own record when it is due, changed or in doubt.
 func (n *Node) beat() {
 	o := &n.own

@@ -220,7 +220,11 @@ func (n *Node) tookPeer(ev *Event) bool {
 		n.sawPeer(ev.Entries[0].Member, ev.Entries[0].Rev, false)
 	case verb == Get && ev.Outcome == NotFound:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
-		n.peerAbsent(p)
+		if p.floor == 0 && p.rec != nil {
+			p.reread, p.wait = true, n.now // it was asked for before it was there
+		} else {
+			n.peerAbsent(p)
+		}
 	case verb == Get:
 		p.wait = n.now.Add(n.cfg.Retry)
 	case verb == Put && ev.Outcome == OK:

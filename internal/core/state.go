@@ -86,8 +86,7 @@ func (n *Node) encodeOwn(e *encoder) {
 	e.num(uint64(len(o.sent)))
 	for _, b := range o.sent {
 		e.seq(me, b.seq)
-		// What counts is where the lease would end, and only if that is later.
-		e.num(uint64(max(b.at.Add(n.cfg.Lease), o.lease) - o.lease))
+		e.since(b.at, n.cfg.Lease) // a lease may be cut short, and then each counts
 	}
 	e.since(o.lease, n.cfg.Orphan)
 	e.num(uint64(o.flight))

@@ -37,6 +37,8 @@ func (n *Node) take(ev *Event) bool {
 		until := n.now
 		if ev.Flag {
 			until = n.now.Add(n.cfg.Margin)
+		} else {
+			n.own.forgetSends() // when they were sent, nobody knows either
 		}
 		n.own.lease = min(n.own.lease, until)
 	case Server:

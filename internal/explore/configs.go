@@ -137,7 +137,9 @@ var Configs = []*Config{
 		Orders: []func(*record.Orders){pin("p", "c2")}},
 	{Name: "3m1p rollback", Long: true, Members: grow3, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Rollback: 1}},
 	{Name: "3m2p deaf after a backup", Catches: []string{"M28"}, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
-		Setup:  func(w *world) *world { return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Deaf, 1).after(Rollback, 0) },
+		Setup: func(w *world) *world {
+			return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Deaf, 1).after(Rollback, 0)
+		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
 	{Name: "3m2p backup, deaf", Long: true, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
 		Setup:  func(w *world) *world { return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3) },
