@@ -21,10 +21,17 @@ import (
 
 // TestScenariosWithWholeMembers plays every scenario file with members as users
 // run them, goroutines and all, over a store in memory and in virtual time.
-func TestScenariosWithWholeMembers(t *testing.T) {
+func TestScenariosWithWholeMembers(t *testing.T) { playAll(t, "") }
+
+// playAll plays the scenarios whose names begin so.
+func playAll(t *testing.T, prefix string) {
 	all, err := scenario.All()
 	if err != nil {
 		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(s *scenario.Scenario) bool { return !strings.HasPrefix(s.Name, prefix) })
+	if len(all) == 0 {
+		t.Fatalf("no scenario is called %s…", prefix)
 	}
 	defer rota.SourceFailures(1)()
 	for _, s := range all {
