@@ -130,11 +130,6 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		}
 		defer h.keeper.Close()
 	}
-	if s, ok := store.(interface {
-		Fresh(context.Context) (bool, error)
-	}); ok && !f.newGroup {
-		f.newGroup, _ = s.Fresh(ctx) // an error is told by whoever needs the store next
-	}
 	cfg := f.config(store, src, h)
 	cfg.Abort = func(err error) {
 		if !h.harmless() {
@@ -301,17 +296,11 @@ const storeTime = 5 * time.Second
 func reach(ctx context.Context, store rota.Store, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
-	var err error
-	for range 3 { // a store that several begin to use at once may need a moment
-		if _, err = store.Get(ctx, group+"/plan"); err == nil || errors.Is(err, rota.ErrNotFound) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	_, err := store.Get(ctx, group+"/plan")
+	switch {
+	case errors.Is(err, rota.ErrNotFound):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %v", storeTime)
 	}
 	return err

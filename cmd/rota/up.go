@@ -89,28 +89,12 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if server.Fresh() {
 		args = append(args, "--new-group")
 	}
-	if err := f.greet(ctx); err != nil {
-		return err
-	}
 	sup, err := newSupervisor(args...)
 	if err != nil {
 		return err
 	}
 	v := newLive(out, f, server.URL(), sup, file)
 	return f.live(ctx, sup, p, v)
-}
-
-// greet uses the store once, so that members find it ready.
-func (f *upFlags) greet(ctx context.Context) error {
-	store, err := openStore("folder:" + f.dir)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if err := reach(ctx, store, demoGroup); err != nil {
-		return unreachable("folder:"+f.dir, err)
-	}
-	return nil
 }
 
 // producer makes the stream and whoever fills it. Old messages go by themselves,

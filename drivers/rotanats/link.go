@@ -235,20 +235,25 @@ func (l *link) explain(err error) error {
 	return fmt.Errorf("rotanats: %v: %w", l.set, err)
 }
 
+// within gives a call an end, if its caller has not.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ends := ctx.Deadline(); ends {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTime)
+}
+
 // request asks once. It ends with ctx, and with the connection.
 func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
-	if _, ends := ctx.Deadline(); !ends {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callTime)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx)
+	defer cancel()
 	nc, now, err := l.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(now, func() { cancel(errGone) })()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(now, func() { end(errGone) })()
 	r, err := nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case err == nil:

@@ -141,13 +141,16 @@ func (s *source) look(ctx context.Context) (*facts, error) {
 	if f != nil {
 		return f, nil
 	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	var config *jetstream.StreamConfig
+	if s.set.create {
+		config = s.config(s.set.stream, s.set.subject)
+	}
 	var info streamInfo
-	err := s.ask(ctx, "STREAM.INFO."+s.set.stream, nil, &info)
-	if code(err) == codeNoStream {
-		if !s.set.create {
-			return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.stream, s.set, s.set.subject)
-		}
-		err = s.makeStream(ctx, s.set.stream, s.set.subject, &info)
+	err := s.find(ctx, s.set.stream, config, &info)
+	if code(err) == codeNoStream && !s.set.create {
+		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.stream, s.set, s.set.subject)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
@@ -159,26 +162,12 @@ func (s *source) look(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-func (s *source) makeStream(ctx context.Context, name, subject string, info *streamInfo) error {
-	nc, _, err := s.conn(ctx)
-	if err != nil {
-		return err
-	}
-	c := jetstream.StreamConfig{
+// config is that of a stream that we make.
+func (s *source) config(name, subject string) *jetstream.StreamConfig {
+	return &jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.set.replicas,
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1,
 	}
-	if c.Replicas == 0 {
-		c.Replicas = 1
-		if nc.ConnectedClusterName() != "" {
-			c.Replicas = 3
-		}
-	}
-	err = s.ask(ctx, "STREAM.CREATE."+name, c, info)
-	if code(err) == codeStreamExists { // somebody else was quicker
-		return s.ask(ctx, "STREAM.INFO."+name, nil, info)
-	}
-	return err
 }
 
 // Read counts by the consumers: what they have delivered and what they have yet
@@ -329,7 +318,7 @@ func (s *source) bury(ctx context.Context, msg *nats.Msg) error {
 		err := s.publish(once, msg)
 		if errors.Is(err, nats.ErrNoResponders) {
 			var info streamInfo
-			err = errors.Join(err, s.makeStream(once, s.set.stream+"_dead", s.set.dead+".>", &info))
+			err = errors.Join(err, s.find(once, s.set.stream+"_dead", s.config(s.set.stream+"_dead", s.set.dead+".>"), &info))
 		}
 		cancel()
 		if err == nil || errors.Is(err, nats.ErrMaxPayload) || code(err) != 0 || ctx.Err() != nil || tries == 5 {

@@ -311,11 +311,8 @@ func (l *link) ask(ctx context.Context, verb string, question any, to reply) err
 			return err
 		}
 	}
-	if _, ends := ctx.Deadline(); !ends {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callTime)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx)
+	defer cancel()
 	for wait := askTime; ; wait *= 2 {
 		once, cancel := context.WithTimeout(ctx, wait)
 		r, err := l.request(once, msg)
@@ -364,16 +361,19 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	if b != nil {
 		return b, ctx.Err()
 	}
+	ctx, cancel := within(ctx)
+	defer cancel()
 	var info streamInfo
-	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
-	if code(err) == codeNoStream {
-		err = s.make(ctx, &info)
-	}
-	if err != nil {
+	if err := s.find(ctx, s.stream(), s.config(), &info); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
 		return nil, err
+	}
+	if info.Cluster != nil && info.Cluster.Name != "" {
+		if err := s.reached(ctx); err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
+		}
 	}
 	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL}
 	s.mu.Lock()
@@ -389,19 +389,48 @@ func (s *store) forget() {
 	s.bucket = nil
 }
 
-// make creates the bucket as NATS's own clients would, but without direct gets,
-// and with an echo.
-func (s *store) make(ctx context.Context, info *streamInfo) error {
-	nc, _, err := s.conn(ctx)
-	if err != nil {
-		return err
-	}
-	c := jetstream.StreamConfig{
+// config is that of a bucket as NATS's own clients make it, but without direct
+// gets, and with an echo.
+func (s *store) config() *jetstream.StreamConfig {
+	return &jetstream.StreamConfig{
 		Name: s.stream(), Subjects: []string{"$KV." + s.name + ".>"}, Description: "records of rota",
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
 		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
 		Replicas:  s.set.replicas,
+	}
+}
+
+// find looks for a stream, and makes it if there is none and config says how.
+// Others may be about to make it at the same time: until it is there for
+// everybody, one server of a cluster says that it exists and another that it does
+// not.
+func (l *link) find(ctx context.Context, name string, config *jetstream.StreamConfig, info *streamInfo) error {
+	for wait := findTime; ; wait = min(2*wait, 16*findTime) {
+		err := l.ask(ctx, "STREAM.INFO."+name, nil, info)
+		if code(err) != codeNoStream || config == nil {
+			return err
+		}
+		err = l.make(ctx, *config, info)
+		if c := code(err); c != codeStreamExists && c != codeNoStream {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return l.explain(errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// findTime is how soon a stream is looked for again that somebody is making.
+const findTime = 10 * time.Millisecond
+
+// make creates a stream, replicated if that can be.
+func (l *link) make(ctx context.Context, c jetstream.StreamConfig, info *streamInfo) error {
+	nc, _, err := l.conn(ctx)
+	if err != nil {
+		return err
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1
@@ -409,14 +438,36 @@ func (s *store) make(ctx context.Context, info *streamInfo) error {
 			c.Replicas = 3
 		}
 	}
-	err = s.ask(ctx, "STREAM.CREATE."+c.Name, c, info)
-	if code(err) == codeStreamExists { // somebody else was quicker, with other settings
-		return s.ask(ctx, "STREAM.INFO."+c.Name, nil, info)
-	}
+	err = l.ask(ctx, "STREAM.CREATE."+c.Name, c, info)
 	if code(err) != 0 && c.Replicas > 1 {
 		return fmt.Errorf("make it with %d replicas: %w; a cluster with fewer servers wants replicas=1", c.Replicas, err)
 	}
 	return err
+}
+
+// reached returns once writes reach the bucket. In a cluster a stream that was just
+// made exists for a moment without a leader, or the server we are connected to has
+// not heard of it: what is written then is answered by nobody. A write cannot be
+// tried again, since nobody knows what became of it; so this tries one that is
+// refused for certain, at a revision that no key ever has.
+func (s *store) reached(ctx context.Context) error {
+	for wait := findTime; ; wait = min(2*wait, 16*findTime) {
+		once, cancel := context.WithTimeout(ctx, askTime)
+		_, err := s.writeOnce(once, "_reached", nil, 1<<62, nil)
+		silence := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case errors.Is(err, rota.ErrConflict) || errors.Is(err, errInFlight):
+			return nil
+		case !silence && !errors.Is(err, nats.ErrNoResponders):
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return s.explain(errors.Join(ctx.Err(), err))
+		}
+	}
 }
 
 // suits refuses a bucket that would lose records, or not tell of changes.
