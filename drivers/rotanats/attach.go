@@ -24,6 +24,7 @@ import (
 type post struct {
 	Token    rota.Token `json:"token"`
 	Consumer string     `json:"consumer"`
+	Stream   time.Time  `json:"stream"`           // when the stream was made: another of the same name counts from 1 again
 	Start    uint64     `json:"start"`            // where the consumer began
 	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
 	Released bool       `json:"released"`         // its last owner has settled all it was given and will not ask again
@@ -86,12 +87,21 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	if err := own.Check(); err != nil {
 		return nil, err
 	}
+	c, err := s.claim(ctx, own, f)
+	if code(err) == codeNoStream || errors.Is(err, errOtherStream) {
+		s.forget()
+	}
+	return c, err
+}
+
+// claim is one attempt, by what is known of the stream.
+func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*claim, error) {
 	key, short := s.place(own.Partition())
 	c := &claim{key: key, all: !f.queue}
 	e, err := s.posts.Get(ctx, key)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
-		return c, s.replace(ctx, own, f, c, short, nil)
+		return c, s.replace(ctx, own, c, short, nil)
 	case err != nil:
 		return nil, err
 	}
@@ -106,22 +116,30 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	err = s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+c.Consumer, nil, &info)
 	switch {
 	case code(err) == codeNoConsumer:
-		return c, s.replace(ctx, own, f, c, short, nil)
+		return c, s.replace(ctx, own, c, short, nil)
 	case err != nil:
 		return nil, fmt.Errorf("rotanats: consumer %s: %w", c.Consumer, err)
 	case c.Released && info.NumAckPending == 0:
 		c.next = info.Delivered.Consumer + 1
-		return c, s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Start: c.Start})
+		return c, s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Stream: c.Stream, Start: c.Start})
 	}
-	return c, s.replace(ctx, own, f, c, short, &info)
+	return c, s.replace(ctx, own, c, short, &info)
 }
 
 // replace makes a new consumer in the place of c's.
-func (s *source) replace(ctx context.Context, own rota.Ownership, f *facts, c *claim, short string, old *consumerInfo) error {
+func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
+	f, err := s.lookAgain(ctx)
+	if err != nil {
+		return err
+	}
+	c.all = !f.queue
 	former, left := c.Consumer, c.Former
-	next := post{Token: own.Token(), Former: former, Consumer: fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6]), Start: max(c.Start, 1)}
-	if old != nil {
-		next.Start = max(next.Start, old.AckFloor.Stream+1)
+	next := post{Token: own.Token(), Former: former, Consumer: fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6]), Stream: f.created, Start: 1}
+	if c.Stream.Equal(f.created) {
+		next.Start = max(c.Start, 1)
+		if old != nil {
+			next.Start = max(next.Start, old.AckFloor.Stream+1)
+		}
 	}
 	cfg := jetstream.ConsumerConfig{
 		Name: next.Consumer, Durable: next.Consumer, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
@@ -143,7 +161,13 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, f *facts, c *c
 	if err := s.ask(ctx, "CONSUMER.CREATE."+s.set.stream+"."+next.Consumer+"."+own.Partition(), q, &made); err != nil {
 		return fmt.Errorf("rotanats: make a consumer of %s: %w", own.Partition(), err)
 	}
-	if err := s.record(ctx, own, c, next); err != nil {
+	if next.Start > 1 && !f.queue {
+		err = s.sameStream(ctx, f)
+	}
+	if err == nil {
+		err = s.record(ctx, own, c, next)
+	}
+	if err != nil {
 		s.remove(context.WithoutCancel(ctx), own, next.Consumer) // nobody will know of it
 		return err
 	}
@@ -154,6 +178,17 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, f *facts, c *c
 		}
 	}
 	return nil
+}
+
+var errOtherStream = errors.New("rotanats: the stream was deleted and made again meanwhile")
+
+// sameStream sees that the stream is still the one whose numbers we use.
+func (s *source) sameStream(ctx context.Context, f *facts) error {
+	now, err := s.lookAgain(ctx)
+	if err == nil && !now.created.Equal(f.created) {
+		err = errOtherStream
+	}
+	return err
 }
 
 // record changes the post. Losing means that another owner has come.

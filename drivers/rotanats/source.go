@@ -49,7 +49,7 @@ type source struct {
 	facts *facts
 }
 
-// facts of the stream that do not change.
+// facts of the stream that do not change while it is the same one.
 type facts struct {
 	created  time.Time
 	queue    bool // a message is gone once it is settled
@@ -105,7 +105,7 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	if out != nil {
 		return out, nil
 	}
-	counts, err := s.counts(ctx)
+	counts, _, err := s.counts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,25 +115,26 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return out, nil
 }
 
-// counts is how many messages the stream has of each subject of ours.
-func (s *source) counts(ctx context.Context) (map[string]uint64, error) {
-	all := map[string]uint64{}
+// counts is how many messages the stream has of each subject of ours, and when it
+// was made.
+func (s *source) counts(ctx context.Context) (all map[string]uint64, created time.Time, err error) {
+	all = map[string]uint64{}
 	for {
 		var page streamInfo
 		q := map[string]any{"subjects_filter": s.set.subject, "offset": len(all)}
 		if err := s.ask(ctx, "STREAM.INFO."+s.set.stream, q, &page); err != nil {
-			return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
+			return nil, created, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
 		}
 		for subject, n := range page.State.Subjects {
 			all[subject] = n
 		}
 		if len(page.State.Subjects) == 0 || len(all) >= page.Total {
-			return all, nil
+			return all, page.Created, nil
 		}
 	}
 }
 
-// look looks at the stream, and makes it if there is none and it may.
+// look returns the facts, from memory if it can.
 func (s *source) look(ctx context.Context) (*facts, error) {
 	s.mu.Lock()
 	f := s.facts
@@ -141,6 +142,19 @@ func (s *source) look(ctx context.Context) (*facts, error) {
 	if f != nil {
 		return f, nil
 	}
+	return s.lookAgain(ctx)
+}
+
+// forget makes the next look ask again.
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts = nil
+}
+
+// lookAgain looks at the stream, which may have been deleted and made again since
+// the last time. It makes it if there is none and it may.
+func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var config *jetstream.StreamConfig
@@ -155,7 +169,7 @@ func (s *source) look(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
 	}
-	f = &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()
@@ -174,11 +188,10 @@ func (s *source) config(name, subject string) *jetstream.StreamConfig {
 // to deliver has arrived since they were made. A partition that nobody has
 // consumed yet counts what the stream holds.
 func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
-	f, err := s.look(ctx)
-	if err != nil {
+	if _, err := s.look(ctx); err != nil {
 		return nil, err
 	}
-	counts, err := s.counts(ctx)
+	counts, created, err := s.counts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +201,7 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 	}
 	var out []rota.Reading
 	for _, p := range partitions {
-		r := rota.Reading{Partition: p, Arrived: counts[p], Backlog: int64(counts[p]), Epoch: "stream of " + f.created.UTC().Format(time.RFC3339Nano)}
+		r := rota.Reading{Partition: p, Arrived: counts[p], Backlog: int64(counts[p]), Epoch: "stream of " + created.UTC().Format(time.RFC3339Nano)}
 		if c := consumers[p]; c != nil {
 			r.Arrived, r.Epoch = c.Delivered.Consumer+c.NumPending, c.Name
 			r.Backlog = int64(c.NumPending) + int64(c.NumAckPending)
@@ -280,7 +293,7 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 
 // deadLetter stores a message that failed too often, and makes a stream for
 // those if nobody stores them.
-func (s *source) deadLetter(ctx context.Context, partition string, msg *rota.Message, because error) error {
+func (s *source) deadLetter(ctx context.Context, partition string, made time.Time, msg *rota.Message, because error) error {
 	dead := nats.NewMsg(s.set.dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
@@ -289,7 +302,7 @@ func (s *source) deadLetter(ctx context.Context, partition string, msg *rota.Mes
 	for _, k := range []string{headerExpected, "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", headerTTL, "Nats-Rollup"} {
 		dead.Header.Del(k) // they were meant for the publication there
 	}
-	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d", s.set.stream, msg.Position)) // whoever tries again does not store it twice
+	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
 	dead.Header.Set("Rota-Stream", s.set.stream)
 	dead.Header.Set("Rota-Partition", partition)
 	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))

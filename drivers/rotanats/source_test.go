@@ -224,3 +224,69 @@ func TestConsumersChangeHands(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestStreamMadeAgainBeginsAtOne deletes a stream and makes another of the same
+// name: all of its messages must come, whatever was settled of the former one. The
+// consumer was replaced before, so that there is a number to mistake.
+func TestStreamMadeAgainBeginsAtOne(t *testing.T) {
+	for _, when := range []string{"while it is consumed", "after its owner left", "after its owner was cut off"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t, serve(t).URL())
+			l := newLedger(t)
+			mem := rotatest.NewMemStore()
+			run := func(name string) (store *rotatest.FaultyStore, ended chan error, leave context.CancelFunc) {
+				store = rotatest.Faulty(mem.Open(), 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended = l.memberUntil(ctx, name, store, b.Source(), func(c *rota.Config) { c.Orphan = rota.AtOnce })
+				return store, ended, cancel
+			}
+			flow := func(from, to int) {
+				t.Helper()
+				for i := from; i <= to; i++ {
+					for _, p := range b.names {
+						if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, i)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				l.wait(fmt.Sprint("all up to ", to), 20*time.Second, func() bool {
+					return !slices.ContainsFunc(b.names, func(p string) bool { return l.done[p] < to })
+				})
+			}
+			store, ended, _ := run("a")
+			flow(1, 20)
+			store.Fail()
+			if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
+				t.Fatal(err)
+			}
+			store, ended, leave := run("b")
+			flow(21, 40)
+			switch when {
+			case "after its owner left":
+				leave()
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+			case "after its owner was cut off":
+				store.Fail()
+				if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
+					t.Fatal(err)
+				}
+			}
+			if err := b.js.DeleteStream(t.Context(), b.stream); err != nil {
+				t.Fatal(err)
+			}
+			l.mu.Lock()
+			clear(l.done)
+			l.mu.Unlock()
+			if _, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: b.stream, Subjects: []string{b.stream + ".in.*"}}); err != nil {
+				t.Fatal(err)
+			}
+			if when != "while it is consumed" {
+				run("c")
+			}
+			flow(1, 10)
+		})
+	}
+}
