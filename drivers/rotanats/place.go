@@ -2,7 +2,7 @@ package rotanats
 
 import (
 	"errors"
-	"strconv"
+	"math"
 	"strings"
 )
 
@@ -36,18 +36,34 @@ func readPlace(reply string) (at place, err error) {
 			return at, errNoPlace
 		}
 	}
-	var field string
-	for _, to := range []*uint64{&at.tries, &at.sequence, &at.delivery} {
-		if field, rest, ok = strings.Cut(rest, "."); !ok {
-			return at, errNoPlace
-		}
-		if *to, err = strconv.ParseUint(field, 10, 64); err != nil {
+	for _, to := range [...]*uint64{&at.tries, &at.sequence, &at.delivery} {
+		if *to, rest, ok = cutNumber(rest); !ok {
 			return at, errNoPlace
 		}
 	}
-	field, _, ok = strings.Cut(rest, ".")
-	if at.time, err = strconv.ParseInt(field, 10, 64); err != nil || !ok {
+	rest, before := strings.CutPrefix(rest, "-") // 1970
+	nanos, _, ok := cutNumber(rest)
+	if !ok || nanos > math.MaxInt64 && !(before && nanos == 1<<63) {
 		return at, errNoPlace
 	}
+	if at.time = int64(nanos); before {
+		at.time = -at.time
+	}
 	return at, nil
+}
+
+// cutNumber reads digits up to a dot: as strconv would, at a third of the price.
+func cutNumber(s string) (n uint64, rest string, ok bool) {
+	for i := range len(s) {
+		c := s[i]
+		if c == '.' {
+			return n, s[i+1:], i > 0
+		}
+		d := uint64(c - '0')
+		if d > 9 || n > (math.MaxUint64-d)/10 {
+			break
+		}
+		n = 10*n + d
+	}
+	return 0, "", false
 }

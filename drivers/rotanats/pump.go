@@ -24,6 +24,7 @@ type pump struct {
 	in    chan *nats.Msg // what was fetched
 	buf   []rota.Message // of the batch in hand
 	acks  []string       // where to settle each of buf
+	id    []byte         // room to spell out a message's ID
 
 	q      question      // the newest
 	wanted int           // asked for and not arrived
@@ -245,7 +246,8 @@ func (p *pump) take(msg *nats.Msg) error {
 		}
 	}
 	if m.ID = msg.Header.Get(nats.MsgIdHdr); m.ID == "" {
-		m.ID = p.s.set.stream + "-" + strconv.FormatUint(at.sequence, 10)
+		p.id = strconv.AppendUint(append(append(p.id[:0], p.s.set.stream...), '-'), at.sequence, 10)
+		m.ID = string(p.id)
 	}
 	p.buf, p.acks = append(p.buf, m), append(p.acks, msg.Reply)
 	return nil
