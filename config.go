@@ -219,6 +219,13 @@ func (c *Config) checkTimes() error {
 	return checkTiming(c.timing())
 }
 
+// leaseFor is what a lease must be longer than for a heartbeat, in round numbers:
+// a tenth of it goes to stopping.
+func leaseFor(beat time.Duration) time.Duration {
+	const round = 10 * time.Millisecond
+	return (2*beat*10/9 + round - 1) / round * round
+}
+
 // checkTiming refuses timings that would be unsafe or could not work.
 func checkTiming(t core.Timing) error {
 	switch w, b := t.W(), t.B(); {
@@ -226,10 +233,10 @@ func checkTiming(t core.Timing) error {
 		return fmt.Errorf("rota: a lease of %v leaves no time after the %v it takes to stop: make it longer", t.Lease, t.Margin)
 	case w <= b:
 		return fmt.Errorf("rota: with a lease of %v a silent member is declared dead after %v, and with a heartbeat of %v a healthy one may be silent for %v: make the lease longer than %v or the heartbeat shorter",
-			t.Lease, w, t.Heartbeat, b, (2*t.Heartbeat*10+8)/9)
+			t.Lease, w, t.Heartbeat, b, leaseFor(t.Heartbeat))
 	case 2*t.Heartbeat+t.Margin >= t.Lease:
 		return fmt.Errorf("rota: a heartbeat of %v is too slow for a lease of %v: two heartbeats and the %v it takes to stop must fit into the lease; use a heartbeat below %v or a lease above %v",
-			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, (2*t.Heartbeat*10+8)/9)
+			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, leaseFor(t.Heartbeat))
 	case t.Drain <= t.Margin:
 		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.Drain, t.Margin, t.Lease)
 	}

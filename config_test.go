@@ -86,9 +86,9 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 		{"label with a strange key", func(c *rota.Config) { c.Labels = map[string]string{"a\tb": "x"} }, `Config.Labels|"a\tb"|control`},
 		{"label that is no text", func(c *rota.Config) { c.Labels = map[string]string{"a": "\xff"} }, `Config.Labels|"\xff"|UTF-8`},
 
-		{"W not above B", func(c *rota.Config) { c.Lease, c.Heartbeat = 2*sec, 2*sec }, "lease of 2s|after 2.1s|heartbeat of 2s|for 2.6s|longer than 4.44"},
+		{"W not above B", func(c *rota.Config) { c.Lease, c.Heartbeat = 2*sec, 2*sec }, "lease of 2s|after 2.1s|heartbeat of 2s|for 2.6s|longer than 4.45s"},
 		{"W not above B, with the default heartbeat", func(c *rota.Config) { c.Lease = sec }, "lease of 1s|heartbeat of 2s|longer"},
-		{"two heartbeats do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 4*sec, 2*sec }, "heartbeat of 2s|lease of 4s|the 400ms|below 1.8s|above 4.44"},
+		{"two heartbeats do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 4*sec, 2*sec }, "heartbeat of 2s|lease of 4s|the 400ms|below 1.8s|above 4.45s"},
 		{"two heartbeats just do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2250*ms }, "heartbeat of 2.25s|lease of 5s|below 2.25s|above 5s"},
 		{"two heartbeats just fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2249*ms }, ""},
 		{"drain within the time to stop", func(c *rota.Config) { c.Lease, c.Drain = 20*sec, 2*sec }, "drain time of 2s|the 2s|lease of 20s|longer"},
