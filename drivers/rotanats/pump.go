@@ -178,6 +178,12 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 // nothing open. Otherwise the next owner makes its own: that costs a moment, and
 // nothing else.
 func (p *pump) release(ctx context.Context) error {
+	select {
+	case p.s.door <- struct{}{}:
+		defer func() { <-p.s.door }()
+	case <-ctx.Done():
+		return p.calm(ctx.Err())
+	}
 	if p.last != "" { // the broker answers when all before it is settled, too
 		msg := nats.NewMsg(p.last)
 		msg.Data = []byte("+ACK")

@@ -31,7 +31,7 @@ import (
 // handled but not settled when its owner died comes again.
 func Source(address string, opts ...Option) rota.Source {
 	l := newLink(address, opts)
-	s := &source{link: l, posts: newStore(l, sourceBucket)}
+	s := &source{link: l, posts: newStore(l, sourceBucket), door: make(chan struct{}, doorWidth)}
 	if l.bad == nil {
 		l.bad = s.check()
 	}
@@ -41,9 +41,14 @@ func Source(address string, opts ...Option) rota.Source {
 // sourceBucket holds which consumer of a partition is the present one.
 const sourceBucket = "rota-sources"
 
+// doorWidth is how many partitions may attach or release at a time. A thousand at
+// once get so slow an answer that they ask again, and then nobody gets any.
+const doorWidth = 32
+
 type source struct {
 	*link
 	posts *store
+	door  chan struct{} // holds a token for each that attaches or releases
 
 	mu    sync.Mutex
 	facts *facts
@@ -277,11 +282,15 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 
 // consume attaches once. It tells whether messages came.
 func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (moved bool, err error) {
-	c, err := s.attach(ctx, own)
-	if err != nil {
-		return false, err
+	select {
+	case s.door <- struct{}{}:
+	case <-own.Stop():
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
-	p, err := s.newPump(ctx, c, own)
+	c, p, err := s.begin(ctx, own)
+	<-s.door
 	if err != nil {
 		return false, err
 	}
@@ -289,6 +298,16 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	first := c.next
 	err = p.run(ctx, deliver)
 	return c.next > first, err
+}
+
+// begin attaches and asks for the first messages.
+func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, error) {
+	c, err := s.attach(ctx, own)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := s.newPump(ctx, c, own)
+	return c, p, err
 }
 
 // deadLetter stores a message that failed too often, and makes a stream for
