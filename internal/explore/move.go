@@ -116,17 +116,18 @@ func (w *world) moves(dst []move) []move {
 
 // strikeCall lists what can happen to a request.
 func (w *world) strikeCall(dst []move, who, n uint8) []move {
-	if w.budget[LoseRequest] > 0 {
+	may := func(f Fault) bool { return w.budget[f] > 0 && w.cfg.hits(f, int(who)) }
+	if may(LoseRequest) {
 		dst = append(dst, move{opLose, who, n, never})
 	}
-	if w.budget[LoseAnswer] > 0 && !w.cfg.Split {
+	if may(LoseAnswer) && !w.cfg.Split {
 		dst = append(dst, move{opMute, who, n, never})
 	}
 	if w.mail[n].ev.Verb == core.Put {
-		if w.budget[Late] > 0 {
+		if may(Late) {
 			dst = append(dst, move{opDelay, who, n, never})
 		}
-		if w.budget[Repeat] > 0 {
+		if may(Repeat) {
 			dst = append(dst, move{opRepeat, who, n, never})
 		}
 	}
