@@ -41,8 +41,9 @@ func Source(address string, opts ...Option) rota.Source {
 // sourceBucket holds which consumer of a partition is the present one.
 const sourceBucket = "rota-sources"
 
-// doorWidth is how many partitions may attach or release at a time. A thousand at
-// once get so slow an answer that they ask again, and then nobody gets any.
+// doorWidth is how many partitions may attach or release at a time. Of a thousand
+// at once most had not attached after a minute: an answer that is late makes ask
+// put its question again.
 const doorWidth = 32
 
 type source struct {
