@@ -63,7 +63,7 @@ func host(t testing.TB, dir string) (kill func()) {
 	return kill
 }
 
-func TestGroupEmbedded(t *testing.T) {
+func TestS2_Nats_GroupOnTheEmbeddedServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
@@ -121,10 +121,10 @@ func TestGroupOneServerKilled(t *testing.T) {
 	}
 }
 
-// TestGroupCluster also kills and restarts followers of the bucket's stream, one
+// TestS2_Nats_GroupOnACluster also kills and restarts followers of the bucket's stream, one
 // after the other. A leader's death is another matter: NATS takes up to 9 s to
 // elect the next, longer than the lease.
-func TestGroupCluster(t *testing.T) {
+func TestS2_Nats_GroupOnACluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	open := func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }
@@ -153,6 +153,85 @@ func TestGroupCluster(t *testing.T) {
 			t.Error("nobody died meanwhile")
 		}
 	})
+}
+
+// TestLeaseLongerThanAnElection: with one, the death of the bucket's leader costs
+// a group nothing: nobody pauses and nothing moves.
+func TestLeaseLongerThanAnElection(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	src := rotatest.NewMemSource(4, rotatest.Names(6)...)
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer leave()
+	for _, name := range []string{"c1", "c2", "c3"} {
+		m, err := rota.New(rota.Config{Group: "election", Name: name, Store: rotanats.Store(c.URL() + "?sync=always"), Source: src, NewGroup: true,
+			Lease: 30 * time.Second, Heartbeat: 2 * time.Second, Handle: func(context.Context, rota.Message) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := m.Events(context.Background())
+		wg.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		wg.Go(func() {
+			for e := range events {
+				switch e.Kind {
+				case rota.EventPaused, rota.EventFenced, rota.EventDead:
+					t.Errorf("%s: %s %s", name, e.Kind, e.Because)
+				}
+			}
+		})
+	}
+	probe := rotanats.Store(c.URL() + "?sync=always")
+	defer probe.Close()
+	wait := func(what string, ok func(*rota.Status) bool) {
+		t.Helper()
+		until := time.Now().Add(time.Minute)
+		for {
+			st, err := rota.Inspect(t.Context(), probe, "election")
+			if err == nil && ok(&st) {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("not within a minute: %s; %+v, %v", what, st, err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	beat := func(st *rota.Status) (oldest time.Time) {
+		for _, m := range st.Members {
+			if oldest.IsZero() || m.Sent.Before(oldest) {
+				oldest = m.Sent
+			}
+		}
+		return oldest
+	}
+	wait("three members, six partitions", func(st *rota.Status) bool {
+		return len(st.Members) == 3 && len(st.Partitions) == 6 && len(st.Waits) == 0 && st.Plan > 0
+	})
+	var plan uint64
+	wait("a plan", func(st *rota.Status) bool { plan = st.Plan; return plan > 0 })
+	leader := c.leader(t)
+	for i, n := range c.nodes {
+		if []string{"n1", "n2", "n3"}[i] != leader {
+			continue
+		}
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		died := time.Now()
+		wait("everybody beats again", func(st *rota.Status) bool { return beat(st).After(died) })
+		t.Logf("everybody beats again %v after the leader's death", time.Since(died).Round(100*time.Millisecond))
+		if err := n.Start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	wait("the same plan", func(st *rota.Status) bool { return st.Plan == plan })
 }
 
 // follower is one of the servers that do not lead the bucket's stream.

@@ -21,7 +21,8 @@ func TestStoreEmbedded(t *testing.T) {
 func TestStoreOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartNATS(t)
-	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL()) }, rotatest.WithServer(s))
+	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL()) }, rotatest.WithServer(s),
+		rotatest.WithWire(s.Addr(), func(_ testing.TB, addr string) rota.Store { return rotanats.Store("nats://" + addr) }))
 }
 
 // TestWatchMissesNothingAtItsBeginning lets one write fall into the first moments
