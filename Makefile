@@ -25,7 +25,7 @@ mutants: ## known defects, built in one by one: each must be caught
 sim: ## play schedules in the simulator: make sim ARGS='--seed 7'
 	@go run ./cmd/rota sim $(ARGS)
 
-explore: ## try everything that can happen in every small configuration: about an hour
+explore: ## try everything that can happen in every small configuration: a quarter of an hour
 	@go run ./cmd/rota explore $(ARGS)
 
 evidence: ## run what docs/evidence.md tells of and write it anew: hours

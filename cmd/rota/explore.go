@@ -39,7 +39,7 @@ With --mutants the rules of rota are taken out one by one, and the configuration
 that must notice is explored up to the shortest way to a broken promise.
 
 A configuration is exhausted when there is nothing left to try. Without names all
-are explored, which takes about an hour on two cores and up to 10 GB of memory.
+are explored, which takes a quarter of an hour on two cores and up to 4 GB of memory.
 
 Exit status: 0 if all were exhausted and every promise held, 1 if not, 64 for a
 wrong command line, 130 if interrupted.`,

@@ -80,7 +80,7 @@ func (w *world) moves(dst []move) []move {
 		if m.kind == request && !m.late {
 			dst = w.strikeCall(dst, m.who, n)
 		}
-		if m.kind == request && m.over && w.procs[m.who].state == gone {
+		if m.kind == request && m.over && w.procs[m.who].state == gone && w.cfg.Plans == 0 { // with it two deaths would look apart
 			dst = append(dst, move{opVanish, m.who, n, never})
 		}
 		if m.kind == answer && m.ev.Outcome != core.Unknown && w.cfg.Split && w.budget[LoseAnswer] > 0 {

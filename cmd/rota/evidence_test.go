@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rota-dev/rota/internal/defect"
+	"github.com/rota-dev/rota/internal/explore"
+)
+
+// docs/evidence.md speaks of every configuration and every defect there is, and
+// of none that was cut, broken or missed.
+func TestEvidenceIsWhole(t *testing.T) {
+	b, err := os.ReadFile("../../docs/evidence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	for _, c := range explore.Configs {
+		if !strings.Contains(page, "| "+c.Name+" | ") {
+			t.Errorf("it does not tell of %q: make evidence", c.Name)
+		}
+	}
+	for _, d := range defect.Table {
+		if !strings.Contains(page, "| "+d.ID+" | "+d.Rule+" | ") {
+			t.Errorf("it does not tell that %s, %s, is noticed: make evidence", d.ID, d.Rule)
+		}
+		if d.Must(defect.Explorer) && !strings.Contains(page, "**"+d.ID+", "+d.Rule+"** (") {
+			t.Errorf("it does not show how %s is noticed: make evidence", d.ID)
+		}
+	}
+	for _, bad := range []string{"**cut**", "**MISSED**", "| **"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("it has %s in it", bad)
+		}
+	}
+}
+
+// What is missing is said, with what to do.
+func TestEvidenceNeedsFigures(t *testing.T) {
+	err := writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{"config":"x"}`)}})
+	if err == nil || !strings.Contains(err.Error(), "shown.json: run scripts/evidence.sh first") {
+		t.Error(err)
+	}
+	err = writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{`)}})
+	if err == nil || !strings.Contains(err.Error(), "explore.json: ") {
+		t.Error(err)
+	}
+}
