@@ -20,16 +20,16 @@ type RealServer = servers.Server
 
 // These start a real server. One that is not installed skips the test, with one
 // line that says how to install it; with ROTA_REQUIRE_REAL=1 it fails the test.
-func StartRedis(t testing.TB) *RealServer     { return startOne(t, servers.Redis) }
-func StartEtcd(t testing.TB) *RealServer      { return startOne(t, servers.Etcd) }
-func StartZooKeeper(t testing.TB) *RealServer { return startOne(t, servers.ZooKeeper) }
-func StartRabbitMQ(t testing.TB) *RealServer  { return startOne(t, servers.RabbitMQ) }
-func StartActiveMQ(t testing.TB) *RealServer  { return startOne(t, servers.ActiveMQ) }
+func StartRedis(t testing.TB) *RealServer     { return StartWith(t, servers.Redis) }
+func StartEtcd(t testing.TB) *RealServer      { return StartWith(t, servers.Etcd) }
+func StartZooKeeper(t testing.TB) *RealServer { return StartWith(t, servers.ZooKeeper) }
+func StartRabbitMQ(t testing.TB) *RealServer  { return StartWith(t, servers.RabbitMQ) }
+func StartActiveMQ(t testing.TB) *RealServer  { return StartWith(t, servers.ActiveMQ) }
 
 // StartNATS runs the server that a go.mod names as a tool: in this repository that
 // of test, elsewhere your own.
 func StartNATS(t testing.TB) *RealServer {
-	return startOne(t, func(ctx context.Context) (*RealServer, error) {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) {
 		bin, err := natsServer()
 		if err != nil {
 			return nil, err
@@ -61,7 +61,8 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-func startOne(t testing.TB, start func(context.Context) (*RealServer, error)) *RealServer {
+// StartWith runs a server that start starts, in the same way as the others.
+func StartWith(t testing.TB, start func(context.Context) (*RealServer, error)) *RealServer {
 	t.Helper()
 	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
 		s, err := start(ctx)

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/servers"
-	"github.com/rota-dev/rota/test/start"
+	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/test/kafka"
 )
 
 // A notebook is the least that every server can do: note a word for good, and
@@ -23,13 +24,26 @@ type notebook interface {
 	read(ctx context.Context) ([]string, error)   // and leaves them there
 }
 
-func TestRedisKeepsWhatItConfirmed(t *testing.T)     { smoke(t, start.Redis, redisBook) }
-func TestEtcdKeepsWhatItConfirmed(t *testing.T)      { smoke(t, start.Etcd, etcdBook) }
-func TestZooKeeperKeepsWhatItConfirmed(t *testing.T) { smoke(t, start.ZooKeeper, zooKeeperBook) }
-func TestNATSKeepsWhatItConfirmed(t *testing.T)      { smoke(t, start.NATS, natsBook) }
-func TestRabbitMQKeepsWhatItConfirmed(t *testing.T)  { smoke(t, start.RabbitMQ, rabbitBook) }
-func TestActiveMQKeepsWhatItConfirmed(t *testing.T)  { smoke(t, start.ActiveMQ, activeBook) }
-func TestKafkaKeepsWhatItConfirmed(t *testing.T)     { smoke(t, start.Kafka, kafkaBook) }
+func TestRedisKeepsWhatItConfirmed(t *testing.T) { smoke(t, rotatest.StartRedis, redisBook) }
+func TestEtcdKeepsWhatItConfirmed(t *testing.T)  { smoke(t, rotatest.StartEtcd, etcdBook) }
+func TestZooKeeperKeepsWhatItConfirmed(t *testing.T) {
+	smoke(t, rotatest.StartZooKeeper, zooKeeperBook)
+}
+func TestNATSKeepsWhatItConfirmed(t *testing.T)     { smoke(t, rotatest.StartNATS, natsBook) }
+func TestRabbitMQKeepsWhatItConfirmed(t *testing.T) { smoke(t, rotatest.StartRabbitMQ, rabbitBook) }
+func TestActiveMQKeepsWhatItConfirmed(t *testing.T) { smoke(t, rotatest.StartActiveMQ, activeBook) }
+func TestKafkaKeepsWhatItConfirmed(t *testing.T)    { smoke(t, startKafka, kafkaBook) }
+
+// startKafka runs a broker from the jars of test/kafka/pom.xml.
+func startKafka(t testing.TB) *servers.Server {
+	return rotatest.StartWith(t, func(ctx context.Context) (*servers.Server, error) {
+		jars, err := kafka.Jars()
+		if err != nil {
+			return nil, err
+		}
+		return servers.Kafka(ctx, jars)
+	})
+}
 
 // smoke takes a server through everything that can be done to one.
 func smoke(t *testing.T, run func(testing.TB) *servers.Server, open func(*servers.Server) notebook) {
@@ -128,7 +142,7 @@ func expect(ctx context.Context, book notebook, want ...string) error {
 // TestWipedServerIsNoticed makes sure that the tests above can fail.
 func TestWipedServerIsNoticed(t *testing.T) {
 	t.Parallel()
-	s := start.Redis(t)
+	s := rotatest.StartRedis(t)
 	book := redisBook(s)
 	err := survivesKill(t.Context(), s, wiper{book, s})
 	if err == nil || !strings.Contains(err.Error(), `it has [], want ["before"]`) {
@@ -153,7 +167,7 @@ func (w wiper) write(ctx context.Context, word string) error {
 // does the right to write.
 func TestNATSClusterOutlivesANode(t *testing.T) {
 	t.Parallel()
-	nodes := start.NATSCluster(t, 3)
+	nodes := rotatest.StartNATSCluster(t, 3)
 	book := natsClusterBook(nodes)
 	if err := book.write(t.Context(), "all"); err != nil {
 		t.Fatal(err)
