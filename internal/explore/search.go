@@ -112,8 +112,8 @@ func Explore(ctx context.Context, cfg *Config, opt Options) Result {
 		s.liveness()
 	}
 	if f := s.found.Load(); f != nil {
-		res.Violation, res.Trace, res.Exhausted = f.v, s.trace(f), false
-		res.Depth = len(res.Trace)
+		res.Violation, res.Exhausted = f.v, false
+		res.Trace, res.Depth = s.trace(f)
 	}
 	report()
 	return res
@@ -241,8 +241,8 @@ func (s *search) liveness() {
 	}
 }
 
-// trace tells the way to a broken promise.
-func (s *search) trace(f *found) []string {
+// trace tells the way to a broken promise, and how long it is.
+func (s *search) trace(f *found) (lines []string, steps int) {
 	var moves []move
 	for id := f.from; id != 0; id = s.info(id).parent {
 		moves = append(moves, s.info(id).move)
@@ -251,7 +251,6 @@ func (s *search) trace(f *found) []string {
 	if !f.rest {
 		moves = append(moves, f.last)
 	}
-	var lines []string
 	w := s.start
 	for _, m := range moves {
 		line := w.tell(m)
@@ -260,9 +259,9 @@ func (s *search) trace(f *found) []string {
 	}
 	if f.rest {
 		lines = append(lines, "and from here on:")
-		lines = append(lines, w.fairly(60)...)
+		lines = append(lines, w.fairly(30)...)
 	}
-	return lines
+	return lines, len(moves)
 }
 
 // fairly tells how the fair schedule goes on.
