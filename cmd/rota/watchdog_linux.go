@@ -284,6 +284,7 @@ func (w *watchdog) look() {
 		return
 	}
 	var left map[int][]int
+	var strays bool
 	for _, id := range slices.Sorted(maps.Keys(w.cmds)) {
 		c := w.cmds[id]
 		if c.until != 0 {
@@ -291,12 +292,12 @@ func (w *watchdog) look() {
 		}
 		c.kill()
 		if left == nil {
-			left = w.descendants()
+			left, strays = w.descendants()
 		}
 		for _, pid := range left[id] {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if !c.waited || len(left[id]) > 0 || !c.empty() {
+		if !c.waited || len(left[id]) > 0 || strays || !c.empty() {
 			continue
 		}
 		delete(w.cmds, id)
@@ -330,8 +331,9 @@ func (c *kept) empty() bool {
 
 // descendants finds, by command, all processes below us: those of its process
 // group and those that left it. Zombies do not count. One that hides its mark is
-// a daemon of nobody: it ends on sight.
-func (w *watchdog) descendants() map[int][]int {
+// a daemon of nobody: it ends on sight, and until it is gone nobody knows whose it
+// was.
+func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 	parent := map[int]int{}
 	for _, e := range entries("/proc") {
 		pid, err := strconv.Atoi(e)
@@ -347,7 +349,7 @@ func (w *watchdog) descendants() map[int][]int {
 		first[c.pid] = id
 	}
 	me := os.Getpid()
-	below := map[int][]int{}
+	below = map[int][]int{}
 	for pid := range parent {
 		at, id, known := pid, 0, false
 		for hops := 0; at != me && at > 1 && hops < 1000; hops++ {
@@ -357,16 +359,22 @@ func (w *watchdog) descendants() map[int][]int {
 			if parent[at] == me { // an orphan
 				if id, known = w.marked(at); !known {
 					syscall.Kill(pid, syscall.SIGKILL)
+					strays = true
 				}
 				break
 			}
-			at = parent[at]
+			up, seen := parent[at]
+			if !seen { // it ended while we looked: whose child this was, its mark tells
+				id, known = w.marked(pid)
+				break
+			}
+			at = up
 		}
 		if known {
 			below[id] = append(below[id], pid)
 		}
 	}
-	return below
+	return below, strays
 }
 
 // marked reads from a process's environment whose it is.
