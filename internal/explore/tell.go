@@ -8,6 +8,50 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
+// tell says what a move is, in w, before it is made.
+func (w *world) tell(m move) string {
+	name := w.cfg.label(int(m.who))
+	switch m.op {
+	case opTime:
+		return "a tick passes"
+	case opArrive, opApply:
+		return w.tellMail(&w.mail[m.arg])
+	case opShow:
+		return fmt.Sprintf("%s sees %s", name, w.tellKey(w.procs[m.who].behind[m.arg].key))
+	case opMiss:
+		return fmt.Sprintf("%s is not shown %s", name, w.tellKey(w.procs[m.who].behind[m.arg].key))
+	case opThaw:
+		return name + " wakes up"
+	case opJoin:
+		return name + " starts"
+	case opStrike:
+		if f := Fault(m.arg); f == Rollback || f == Empty || f == Order {
+			return f.String()
+		}
+		return fmt.Sprintf("%s: %s", name, Fault(m.arg))
+	case opLose:
+		return "lost: " + w.tellMail(&w.mail[m.arg])
+	case opMute:
+		return "answer lost: " + w.tellMail(&w.mail[m.arg])
+	case opDelay:
+		return "delayed: " + w.tellMail(&w.mail[m.arg])
+	case opRepeat:
+		return "and once more later: " + w.tellMail(&w.mail[m.arg])
+	case opEffect:
+		r := w.procs[m.who].runs[m.arg]
+		return fmt.Sprintf("%s sends an effect on %s@%s", name, w.cfg.partName(r.part), r.token)
+	case opTwo:
+		return fmt.Sprintf("%s and %s crash", name, w.cfg.label(int(m.arg)))
+	case opFlood:
+		return "all that waits for " + name + " reaches it at once"
+	case opVanish:
+		return "gone with its sender: " + w.tellMail(&w.mail[m.arg])
+	case opProve:
+		return fmt.Sprintf("%s is shown a proof that %s is gone", name, w.cfg.label(int(m.arg)))
+	}
+	return "?"
+}
+
 func (w *world) tellMail(m *mail) string {
 	name := w.cfg.label(int(m.who))
 	switch m.kind {
