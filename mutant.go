@@ -7,3 +7,13 @@ var (
 	mutClockStops bool // M11
 	mutUnchecked  bool // M24
 )
+
+// Mutate takes a rule of the shell out until undo is called.
+func Mutate(id string) (undo func(), ok bool) {
+	m, ok := map[string]*bool{"M11": &mutClockStops, "M24": &mutUnchecked}[id]
+	if !ok {
+		return nil, false
+	}
+	*m = true
+	return func() { *m = false }, true
+}

@@ -8,13 +8,6 @@ import (
 	"github.com/rota-dev/rota/internal/core"
 )
 
-// Mutate takes a rule of the shell out.
-func Mutate(id string) (undo func()) {
-	m := map[string]*bool{"M11": &mutClockStops, "M24": &mutUnchecked}[id]
-	*m = true
-	return func() { *m = false }
-}
-
 // LeaseClock reads the clock that a new member would measure its lease by.
 func LeaseClock() time.Duration { return time.Duration(newClock().now()) }
 

@@ -23,7 +23,8 @@ func TestMutantEffectUnchecked(t *testing.T) {
 	if err := playWhole(t, story, nil); err != nil {
 		t.Fatalf("with every rule in: %v", err)
 	}
-	defer rota.Mutate("M24")()
+	undo, _ := rota.Mutate("M24")
+	defer undo()
 	err := playWhole(t, story, nil)
 	if err == nil {
 		t.Fatal("nobody noticed")
@@ -39,7 +40,7 @@ func TestMutantClockStopsInSuspend(t *testing.T) {
 		if d := off(); d > time.Second {
 			t.Fatalf("the clock of the lease is %v off the one that counts suspend", d)
 		}
-		undo := rota.Mutate("M11")
+		undo, _ := rota.Mutate("M11")
 		d := off()
 		undo()
 		if d < 5*time.Second {

@@ -148,7 +148,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err != nil {
 		return usageError{flagWords(err)}
 	}
-	if err := waitFor(ctx, f.gate); err != nil {
+	if err := waitFor(ctx, f.gate, func() {
+		if !f.quiet {
+			fmt.Fprintf(stderr, "ready, waiting for %s\n", f.gate)
+		}
+	}); err != nil {
 		return nil // asked to end while waiting
 	}
 	if err := reach(ctx, store, f.group); err != nil {
@@ -269,16 +273,19 @@ func (f *memberFlags) abort(stderr io.Writer, j *journal, err error) {
 	os.Exit(exitAborted)
 }
 
-// waitFor waits until a file exists.
-func waitFor(ctx context.Context, file string) error {
+// waitFor waits until a file exists; it says so if it has to.
+func waitFor(ctx context.Context, file string, say func()) error {
 	if file == "" {
 		return nil
 	}
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for said := false; ; said = true {
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		if !said {
+			say()
 		}
 		select {
 		case <-ctx.Done():

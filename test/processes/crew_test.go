@@ -1,0 +1,318 @@
+//go:build linux
+
+// Package processes judges rota by real processes: the same scenarios that the
+// core plays in virtual time, with members that are killed, frozen and cut off,
+// over a real server, with a sink that writes down what reached it.
+package processes
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// Leases are as short as the machine is sure to keep, for time is real.
+const (
+	lease     = 2 * time.Second
+	heartbeat = 600 * time.Millisecond
+	patience  = 30 * time.Second // how long to wait for what must come
+)
+
+// An event is a line of a member's events, as far as it matters here:
+// docs/events.md.
+type event struct {
+	Boot      int64  `json:"boot_ns"`
+	Event     string `json:"event"`
+	Session   string `json:"session"`
+	Partition string `json:"partition"`
+	Token     uint64 `json:"token"`
+	Plan      uint64 `json:"plan"`
+	Because   string `json:"because"`
+	Lease     int64  `json:"lease_ns"`
+	About     string `json:"about"`
+	Message   string `json:"message"`
+	Moved     int    `json:"moved"`
+	Placed    int    `json:"placed"`
+}
+
+// A crew is the members of one group, each a process, and what they need.
+type crew struct {
+	*testing.T
+	rota   string // the program
+	defect string // rules that are taken out of it
+	dir    string
+	group  string
+	host   *host
+	parts  int
+	tune   []string // flags of all members
+	sink   *sink
+	store  rota.Store // to look at the group
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when something was heard
+	members []*member     // in the order of their start
+	plans   []planned
+	heard   []string // told and not yet asked for, see play
+}
+
+// A member is one process.
+type member struct {
+	c       *crew
+	label   string
+	cmd     *exec.Cmd
+	gate    string
+	nets    *netns // nil if it lives where everybody does
+	stderr  lockedBuffer
+	exited  chan struct{}
+	session string
+	leads   bool
+	over    bool
+	frozen  bool
+	owns    map[string]uint64 // partition → token, started and not drained
+	in      map[string]bool   // partitions in which a handler is at work
+	events  []event
+}
+
+// newCrew makes a group of its own on a host.
+func newCrew(t *testing.T, h *host, partitions int) *crew {
+	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, changed: make(chan struct{})}
+	c.sink = newSink(t, filepath.Join(c.dir, "sink.jsonl"))
+	c.store = rotanats.Store(h.url("", "sync=always"), rotanats.Name("test"), rotanats.Bucket(h.bucket(t)))
+	t.Cleanup(func() { c.store.Close() })
+	go c.watch()
+	return c
+}
+
+// name is what the group knows the process by: NAME/2 is another one of that name.
+func (m *member) name() string {
+	name, _, _ := strings.Cut(m.label, "/")
+	return name
+}
+
+// start starts a process that is ready to join.
+func (c *crew) start(label string, apart bool, flags ...string) *member {
+	c.Helper()
+	m := &member{c: c, label: label, exited: make(chan struct{}), owns: map[string]uint64{}, in: map[string]bool{}}
+	c.mu.Lock()
+	id := fmt.Sprintf("%d-%s", len(c.members), m.name())
+	c.members = append(c.members, m)
+	c.mu.Unlock()
+	m.gate = filepath.Join(c.dir, id+".gate")
+	address, sink := c.host.addr, c.sink.addr
+	var argv []string
+	if apart {
+		m.nets = newNetns(c.T, map[string]string{"store": c.host.addr, "sink": c.sink.addr})
+		address, sink = m.nets.doors["store"], m.nets.doors["sink"]
+		argv = m.nets.within()
+	}
+	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate,
+		"--store", c.host.url(address, "sync=always&bucket="+c.host.bucket(c.T)),
+		"--source", c.host.url(address, "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts)),
+		"--handle", "http://"+sink+"/", "--events", "-", "--trace",
+		"--lease", lease.String(), "--heartbeat", heartbeat.String())
+	argv = append(argv, append(slices.Clone(c.tune), flags...)...)
+	m.cmd = exec.Command(argv[0], argv[1:]...)
+	m.cmd.Env = append(os.Environ(), "ROTA_DEFECT="+c.defect)
+	m.cmd.Stderr = &m.stderr
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		c.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(c.dir, id+".jsonl"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	go m.listen(out, file)
+	c.Cleanup(func() {
+		m.cmd.Process.Kill()
+		<-m.exited
+		if c.Failed() {
+			c.Logf("%s ended with %d: %s", label, m.cmd.ProcessState.ExitCode(), &m.stderr)
+		}
+	})
+	return m
+}
+
+// listen hears what the process tells until it has ended, and keeps it.
+func (m *member) listen(out io.Reader, file *os.File) {
+	lines := bufio.NewScanner(io.TeeReader(out, file))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			continue // half a line: it was killed
+		}
+		m.c.note(func() { m.hear(e) })
+	}
+	m.cmd.Wait()
+	file.Close()
+	m.c.note(func() {
+		m.over, m.leads = true, false
+		m.ended()
+	})
+	close(m.exited)
+}
+
+// note changes what is known and tells those who wait.
+func (c *crew) note(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// until waits for what members must bring about.
+func (c *crew) until(what string, cond func() bool) {
+	c.Helper()
+	if err := c.await(cond); err != nil {
+		c.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (c *crew) await(cond func() bool) error {
+	timeout := time.After(patience)
+	look := time.NewTicker(5 * time.Millisecond) // not everything is told
+	defer look.Stop()
+	for {
+		c.mu.Lock()
+		ok, changed := cond(), c.changed
+		c.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-timeout:
+			return fmt.Errorf("not within %v", patience)
+		}
+	}
+}
+
+// join starts processes and lets them join at one instant. The first of a group
+// is a moment ahead, so that everybody knows who leads.
+func (c *crew) join(apart bool, labels ...string) {
+	c.Helper()
+	var all []*member
+	c.mu.Lock()
+	first := len(c.members) == 0
+	c.mu.Unlock()
+	for _, l := range labels {
+		all = append(all, c.start(l, apart))
+	}
+	for _, m := range all {
+		c.until(m.label+" to be ready", func() bool { return strings.Contains(m.stderr.String(), "ready") || m.over })
+	}
+	if first {
+		all[0].open()
+		c.until(all[0].label+" to lead", func() bool { return all[0].leads || all[0].over })
+		all = all[1:]
+	}
+	for _, m := range all {
+		m.open()
+	}
+}
+
+func (m *member) open() {
+	if err := os.WriteFile(m.gate, nil, 0o644); err != nil {
+		m.c.Fatal(err)
+	}
+}
+
+func (m *member) signal(s syscall.Signal) {
+	if err := m.cmd.Process.Signal(s); err != nil {
+		m.c.Errorf("%s: %v", m.label, err)
+	}
+}
+
+// member is the newest process of a label.
+func (c *crew) member(label string) *member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest(label)
+}
+
+func (c *crew) newest(label string) *member {
+	for _, m := range slices.Backward(c.members) {
+		if m.label == label {
+			return m
+		}
+	}
+	return nil
+}
+
+// code waits for the end of a process.
+func (m *member) code() int {
+	m.c.Helper()
+	m.c.until(m.label+" to end", func() bool { return m.over })
+	return m.cmd.ProcessState.ExitCode()
+}
+
+// order lets an operator speak.
+func (c *crew) order(words ...string) error {
+	args := append(words, "--group", c.group, "--store", c.host.url("", "sync=always&bucket="+c.host.bucket(c.T)))
+	out, err := exec.Command(c.rota, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("rota %s: %w: %s", strings.Join(words, " "), err, out)
+	}
+	return nil
+}
+
+// judge asks rota check about everything that was told and received.
+func (c *crew) judge() error {
+	files, err := filepath.Glob(filepath.Join(c.dir, "*.jsonl"))
+	if err != nil {
+		return err
+	}
+	c.sink.flush()
+	out, err := exec.Command(c.rota, append([]string{"check"}, files...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if testing.Verbose() {
+		c.Logf("%s", out)
+	}
+	return nil
+}
+
+// stream is also the first word of its subjects.
+func (c *crew) stream() string { return "q" + c.host.bucket(c.T) }
+
+// part is what scenarios call a partition.
+func (c *crew) part(name string) string { return "q" + strings.TrimPrefix(name, c.stream()+".") }
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package processes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// A host is a server: where members meet, and where their messages are.
+type host struct {
+	name  string
+	addr  string
+	token string
+}
+
+// hosts are the stores that a row must hold on.
+var hosts = map[string]func(*testing.T) *host{"embedded": serveEmbedded, "nats": serveNATS}
+
+// everywhere runs a test on every host, each with a server of its own.
+func everywhere(t *testing.T, test func(t *testing.T, h *host)) {
+	for name, serve := range hosts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := serve(t)
+			h.name = name
+			test(t, h)
+		})
+	}
+}
+
+// serveEmbedded runs rota serve: the embedded server as a process of its own.
+func serveEmbedded(t *testing.T) *host {
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	cmd := exec.Command(program(t), "serve", "--dir", dir, "--listen", addr)
+	var out lockedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("rota serve: %s", &out)
+		}
+	})
+	deadline := time.Now().Add(patience)
+	for !strings.Contains(out.String(), "serving") {
+		if time.Now().After(deadline) {
+			t.Fatalf("rota serve is not ready: %s", &out)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	var note struct{ Address, Token string }
+	b, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+	if err == nil {
+		err = json.Unmarshal(b, &note)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &host{addr: note.Address, token: note.Token}
+}
+
+// serveNATS runs nats-server.
+func serveNATS(t *testing.T) *host {
+	return &host{addr: rotatest.StartNATS(t).Addr()}
+}
+
+// url names the server, at another address of it if one is given.
+func (h *host) url(addr, query string) string {
+	if addr == "" {
+		addr = h.addr
+	}
+	user := ""
+	if h.token != "" {
+		user = h.token + "@"
+	}
+	return "nats://" + user + addr + "?" + query
+}
+
+// bucket is a name of its own for each test.
+func (h *host) bucket(t *testing.T) string {
+	f := fnv.New32()
+	f.Write([]byte(t.Name()))
+	return fmt.Sprintf("t%08x", f.Sum32())
+}
+
+// A mill publishes to every partition of a crew, in order and without end.
+type mill struct {
+	c    *crew
+	js   jetstream.JetStream
+	stop context.CancelFunc
+	done sync.WaitGroup
+	sent []int // per partition, confirmed
+}
+
+// grind begins once the members have made the stream.
+func (c *crew) grind(every time.Duration) *mill {
+	c.Helper()
+	var opts []nats.Option
+	if c.host.token != "" {
+		opts = append(opts, nats.Token(c.host.token))
+	}
+	nc, err := nats.Connect("nats://"+c.host.addr, append(opts, nats.MaxReconnects(-1))...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &mill{c: c, js: js, stop: cancel, sent: make([]int, c.parts)}
+	c.Cleanup(cancel)
+	m.done.Go(func() { m.run(ctx, every) })
+	return m
+}
+
+func (m *mill) run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		for p := range m.sent {
+			publish, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, err := m.js.Publish(publish, fmt.Sprintf("%s.%d", m.c.stream(), p), fmt.Append(nil, m.sent[p]))
+			cancel()
+			if err == nil {
+				m.sent[p]++
+			} // else it is there twice, or there is no stream yet
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// finish stops and waits until the sink has got everything.
+func (m *mill) finish() error {
+	m.stop()
+	m.done.Wait()
+	return m.c.sink.await(m.c, m.sent)
+}

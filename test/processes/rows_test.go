@@ -1,0 +1,174 @@
+//go:build linux
+
+package processes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/scenario"
+)
+
+// The rows of docs/MISSION.md that a scenario tells, shown by real processes on
+// every host: the same files that the bare core plays.
+
+func TestS0_01_ByProcesses(t *testing.T)    { playRow(t, "s0-01") }
+func TestS0_02_ByProcesses(t *testing.T)    { playRow(t, "s0-02") }
+func TestS0_03_ByProcesses(t *testing.T)    { playRow(t, "s0-03") }
+func TestS0_04_ByProcesses(t *testing.T)    { playRow(t, "s0-04") }
+func TestS0_05_ByProcesses(t *testing.T)    { playRow(t, "s0-05") }
+func TestS0_06_ByProcesses(t *testing.T)    { playRow(t, "s0-06") }
+func TestS0_07_ByProcesses(t *testing.T)    { playRow(t, "s0-07") }
+func TestS0_08_ByProcesses(t *testing.T)    { playRow(t, "s0-08") }
+func TestS0_09_ByProcesses(t *testing.T)    { playRow(t, "s0-09") }
+func TestS0_10_ByProcesses(t *testing.T)    { playRow(t, "s0-10") }
+func TestS0_12_ByProcesses(t *testing.T)    { playRow(t, "s0-12") }
+func TestS2_Join_ByProcesses(t *testing.T)  { playRow(t, "s2-join") }
+func TestS2_Leave_ByProcesses(t *testing.T) { playRow(t, "s2-leave") }
+func TestS2_Kill_ByProcesses(t *testing.T)  { playRow(t, "s2-kill") }
+
+// unplayable are scenarios of these rows that real time cannot tell.
+var unplayable = map[string]string{
+	"s0-09-a1-then-a2":         "the second plan has to follow the first within two milliseconds; TestS0_09_A2DuringA1 does it otherwise",
+	"s0-05-cut-off-comes-back": "whether the second cut ends before or after a lease is a matter of milliseconds",
+}
+
+func playRow(t *testing.T, row string) {
+	t.Parallel()
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(s *scenario.Scenario) bool {
+		return !strings.HasPrefix(s.Name, row) || unplayable[s.Name] != ""
+	})
+	if len(all) == 0 {
+		t.Fatalf("no scenario is called %s…", row)
+	}
+	for _, s := range all {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			everywhere(t, func(t *testing.T, h *host) {
+				c := newCrew(t, h, 0)
+				if err := c.perform(s); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// perform plays a scenario while messages flow, and judges.
+func (c *crew) perform(s *scenario.Scenario) error {
+	if err := c.settings(groupOf(s)); err != nil {
+		return err
+	}
+	m := c.grind(50 * time.Millisecond)
+	if err := c.play(s); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	alone := !slices.ContainsFunc(c.members, func(m *member) bool { return !m.over })
+	c.mu.Unlock()
+	if alone { // nobody is left to finish
+		m.stop()
+	} else if err := m.finish(); err != nil {
+		return err
+	}
+	return c.judge()
+}
+
+// groupOf are the settings of a scenario's group.
+func groupOf(s *scenario.Scenario) []string {
+	if c := s.Blocks[0].Commands[0]; c.Verb == "group" {
+		return c.Args
+	}
+	return []string{"partitions=6"}
+}
+
+// Five processes begin at one instant, whoever is first: one leads, one plan is
+// made, and each starts each of its partitions once.
+func TestS0_04_FiveAtOneInstant(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, h *host) {
+		c := newCrew(t, h, 10)
+		var all []*member
+		for _, l := range []string{"c1", "c2", "c3", "c4", "c5"} {
+			all = append(all, c.start(l, false))
+		}
+		for _, m := range all {
+			c.until(m.label+" to be ready", func() bool { return strings.Contains(m.stderr.String(), "ready") })
+		}
+		for _, m := range all {
+			m.open()
+		}
+		m := c.grind(20 * time.Millisecond)
+		c.until("two each", func() bool {
+			return !slices.ContainsFunc(all, func(m *member) bool { return len(m.owns) != 2 })
+		})
+		if err := m.finish(); err != nil {
+			t.Error(err)
+		}
+		counts := c.counts()
+		for event, want := range map[string]int{"leader": 1, "plan": 1, "start": 10, "drained": 0} {
+			if counts[event] != want {
+				t.Errorf("%d × %s, want %d: %q", counts[event], event, want, c.heard)
+			}
+		}
+		if err := c.judge(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// counts is how often each event was told.
+func (c *crew) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := map[string]int{}
+	for _, m := range c.members {
+		for _, e := range m.events {
+			n[e.Event]++
+		}
+	}
+	return n
+}
+
+// A plan takes everything from c2, whose handlers are in the middle of something,
+// and another gives it back meanwhile: both end on the second.
+func TestS0_09_A2DuringA1(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, h *host) {
+		c := newCrew(t, h, 6)
+		c.join(false, "c1", "c2")
+		shared := func() bool { return len(c.newest("c1").owns) == 3 && len(c.newest("c2").owns) == 3 }
+		c.until("three each", shared)
+		c.sink.slow(700 * time.Millisecond)
+		m := c.grind(20 * time.Millisecond)
+		c.until("c2 to handle something in every partition", func() bool { return len(c.newest("c2").busy()) == 3 })
+		if err := c.order("drain", "c2"); err != nil {
+			t.Fatal(err)
+		}
+		c.until("the first plan", func() bool { return len(c.plans) == 2 && c.plans[1].aims != nil })
+		if c.mu.Lock(); len(c.newest("c2").owns) != 3 {
+			t.Log("c2 has stopped already: the machine is slow")
+		}
+		c.mu.Unlock()
+		if err := c.order("undrain", "c2"); err != nil {
+			t.Fatal(err)
+		}
+		c.sink.slow(0)
+		c.until("the second plan to be reached", func() bool { return len(c.plans) == 3 && shared() })
+		if err := m.finish(); err != nil {
+			t.Error(err)
+		}
+		if err := c.judge(); err != nil {
+			t.Error(err)
+		}
+		if n := c.counts()["plan"]; n != 3 {
+			t.Errorf("%d plans, want 3: %q", n, c.heard)
+		}
+	})
+}

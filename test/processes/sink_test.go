@@ -1,0 +1,162 @@
+//go:build linux
+
+package processes
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sink is where effects go. It checks tokens: what carries a lower one than it
+// has seen for the partition is refused. What it refuses is what a sink that does
+// not check would have taken.
+type sink struct {
+	addr string
+	file *os.File
+	w    *bufio.Writer
+	mu   sync.Mutex
+
+	pause    time.Duration // before an effect is taken
+	highest  map[string]uint64
+	next     map[string]int // what is to come first: everything below was accepted
+	accepted int
+	again    int // of these, not for the first time
+	refused  int
+	wrong    []string
+}
+
+// A receipt is a line of the sink's: docs/events.md.
+type receipt struct {
+	V         int    `json:"v"`
+	T         string `json:"t"`
+	Boot      int64  `json:"boot_ns"`
+	Event     string `json:"event"`
+	Group     string `json:"group"`
+	Member    string `json:"member"`
+	Session   string `json:"session"`
+	Partition string `json:"partition"`
+	Token     uint64 `json:"token"`
+	Message   string `json:"message"`
+}
+
+func newSink(t *testing.T, file string) *sink {
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{addr: l.Addr().String(), file: f, w: bufio.NewWriter(f), highest: map[string]uint64{}, next: map[string]int{}}
+	srv := &http.Server{Handler: s}
+	go srv.Serve(l)
+	t.Cleanup(func() {
+		srv.Close()
+		s.flush()
+		f.Close()
+	})
+	return s
+}
+
+func bootNow() int64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return ts.Nano()
+}
+
+// ServeHTTP takes an effect, whose body is its number in the partition.
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // it never came in whole
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(body)))
+	token, bad := strconv.ParseUint(r.Header.Get("Rota-Token"), 10, 64)
+	p := r.Header.Get("Rota-Partition")
+	s.mu.Lock()
+	pause := s.pause
+	s.mu.Unlock()
+	time.Sleep(pause)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || bad != nil || p == "" {
+		s.wrong = append(s.wrong, fmt.Sprintf("an effect nobody asked for: %q %v", body, r.Header))
+		http.Error(w, "not an effect", http.StatusBadRequest)
+		return
+	}
+	l := receipt{V: 1, T: time.Now().UTC().Format(time.RFC3339Nano), Boot: bootNow(), Event: "accept", Group: r.Header.Get("Rota-Group"), Member: "sink",
+		Session: r.Header.Get("Rota-Session"), Partition: p, Token: token, Message: r.Header.Get("Rota-Message-Id")}
+	if token < s.highest[p] {
+		l.Event = "refuse"
+		s.refused++
+		http.Error(w, "the partition has a later owner", http.StatusConflict)
+	} else {
+		s.highest[p] = token
+		s.take(p, n)
+	}
+	json.NewEncoder(s.w).Encode(l)
+}
+
+// slow lets every effect take that long.
+func (s *sink) slow(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = d
+}
+
+// take accepts a message. Repeats are fair, gaps are not.
+func (s *sink) take(p string, n int) {
+	s.accepted++
+	switch {
+	case n > s.next[p]:
+		s.wrong = append(s.wrong, fmt.Sprintf("%s: message %d came before %d", p, n, s.next[p]))
+	case n < s.next[p]:
+		s.again++
+	default:
+		s.next[p]++
+	}
+}
+
+// await waits until everything that was sent has been accepted, in order.
+func (s *sink) await(c *crew, sent []int) error {
+	deadline := time.Now().Add(patience)
+	for {
+		s.mu.Lock()
+		missing := ""
+		for p, n := range sent {
+			if got := s.next[fmt.Sprintf("%s.%d", c.stream(), p)]; got < n {
+				missing = fmt.Sprintf("partition %d: %d of %d messages have arrived", p, got, n)
+			}
+		}
+		wrong := append([]string{}, s.wrong...)
+		s.mu.Unlock()
+		switch {
+		case len(wrong) > 0:
+			return fmt.Errorf("%s", strings.Join(wrong, "\n"))
+		case missing == "":
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s", missing)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (s *sink) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w.Flush()
+}
