@@ -53,15 +53,16 @@ type event struct {
 // A crew is the members of one group, each a process, and what they need.
 type crew struct {
 	*testing.T
-	rota   string // the program
-	defect string // rules that are taken out of it
-	dir    string
-	group  string
-	host   *host
-	parts  int
-	tune   []string // flags of all members
-	sink   *sink
-	store  rota.Store // to look at the group
+	rota    string // the program
+	defect  string // rules that are taken out of it
+	dir     string
+	group   string
+	host    *host
+	parts   int
+	library bool     // members are programs of our own, not rota run
+	tune    []string // flags of all members
+	sink    *sink
+	store   rota.Store // to look at the group
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when something was heard
@@ -74,6 +75,7 @@ type crew struct {
 type member struct {
 	c       *crew
 	label   string
+	id      string // of its files
 	cmd     *exec.Cmd
 	gate    string
 	nets    *netns // nil if it lives where everybody does
@@ -86,13 +88,14 @@ type member struct {
 	owns    map[string]uint64 // partition → token, started and not drained
 	in      map[string]bool   // partitions in which a handler is at work
 	events  []event
+	tally   map[string]int // how many of each
 }
 
 // newCrew makes a group of its own on a host.
 func newCrew(t *testing.T, h *host, partitions int) *crew {
 	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, changed: make(chan struct{})}
 	c.sink = newSink(t, filepath.Join(c.dir, "sink.jsonl"))
-	c.store = rotanats.Store(h.url("", "sync=always"), rotanats.Name("test"), rotanats.Bucket(h.bucket(t)))
+	c.store = rotanats.Store(c.storeURL(""), rotanats.Name("test"))
 	t.Cleanup(func() { c.store.Close() })
 	go c.watch()
 	return c
@@ -107,12 +110,7 @@ func (m *member) name() string {
 // start starts a process that is ready to join.
 func (c *crew) start(label string, apart bool, flags ...string) *member {
 	c.Helper()
-	m := &member{c: c, label: label, exited: make(chan struct{}), owns: map[string]uint64{}, in: map[string]bool{}}
-	c.mu.Lock()
-	id := fmt.Sprintf("%d-%s", len(c.members), m.name())
-	c.members = append(c.members, m)
-	c.mu.Unlock()
-	m.gate = filepath.Join(c.dir, id+".gate")
+	m := c.enlist(label)
 	address, sink := c.host.addr, c.sink.addr
 	var argv []string
 	if apart {
@@ -120,20 +118,68 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 		address, sink = m.nets.doors["store"], m.nets.doors["sink"]
 		argv = m.nets.within()
 	}
-	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate,
-		"--store", c.host.url(address, "sync=always&bucket="+c.host.bucket(c.T)),
-		"--source", c.host.url(address, "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts)),
-		"--handle", "http://"+sink+"/", "--events", "-", "--trace",
-		"--lease", lease.String(), "--heartbeat", heartbeat.String())
-	argv = append(argv, append(slices.Clone(c.tune), flags...)...)
+	source := c.host.url(address, "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts))
+	if c.library {
+		m.be(task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond})
+		return m
+	}
+	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.storeURL(address), "--source", source,
+		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String())
+	m.run(append(argv, append(slices.Clone(c.tune), flags...)...), "ROTA_DEFECT="+c.defect)
+	return m
+}
+
+// startMany starts a process with many members, to which nothing is delivered.
+func (c *crew) startMany(label string, n int) *member {
+	c.Helper()
+	m := c.enlist(label)
+	// On two busy cores, a tenth of a second between two arrivals of one burst is
+	// nothing unusual.
+	k := task{Partitions: c.parts, Quiet: true, Settle: 500 * time.Millisecond}
+	for i := range n {
+		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))
+	}
+	m.be(k)
+	return m
+}
+
+func (c *crew) storeURL(address string) string {
+	return c.host.url(address, "sync=always&bucket="+c.host.bucket(c.T))
+}
+
+// enlist makes room for one more process.
+func (c *crew) enlist(label string) *member {
+	m := &member{c: c, label: label, exited: make(chan struct{}), owns: map[string]uint64{}, in: map[string]bool{}, tally: map[string]int{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.id = fmt.Sprintf("%d-%s", len(c.members), m.name())
+	m.gate = filepath.Join(c.dir, m.id+".gate")
+	c.members = append(c.members, m)
+	return m
+}
+
+// be runs this program as members that use the library.
+func (m *member) be(k task) {
+	m.c.Helper()
+	k.Group, k.Store, k.Gate, k.Lease, k.Heartbeat = m.c.group, m.c.storeURL(""), m.gate, lease, heartbeat
+	b, err := json.Marshal(k)
+	if err != nil {
+		m.c.Fatal(err)
+	}
+	m.run(os.Args[:1], roleVar+"=members", taskVar+"="+string(b))
+}
+
+func (m *member) run(argv []string, env ...string) {
+	c := m.c
+	c.Helper()
 	m.cmd = exec.Command(argv[0], argv[1:]...)
-	m.cmd.Env = append(os.Environ(), "ROTA_DEFECT="+c.defect)
+	m.cmd.Env = append(os.Environ(), env...)
 	m.cmd.Stderr = &m.stderr
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
 		c.Fatal(err)
 	}
-	file, err := os.Create(filepath.Join(c.dir, id+".jsonl"))
+	file, err := os.Create(filepath.Join(c.dir, m.id+".jsonl"))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -145,10 +191,9 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 		m.cmd.Process.Kill()
 		<-m.exited
 		if c.Failed() {
-			c.Logf("%s ended with %d: %s", label, m.cmd.ProcessState.ExitCode(), &m.stderr)
+			c.Logf("%s ended with %d: %s", m.label, m.cmd.ProcessState.ExitCode(), &m.stderr)
 		}
 	})
-	return m
 }
 
 // listen hears what the process tells until it has ended, and keeps it.
@@ -269,7 +314,7 @@ func (m *member) code() int {
 
 // order lets an operator speak.
 func (c *crew) order(words ...string) error {
-	args := append(words, "--group", c.group, "--store", c.host.url("", "sync=always&bucket="+c.host.bucket(c.T)))
+	args := append(words, "--group", c.group, "--store", c.storeURL(""))
 	out, err := exec.Command(c.rota, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("rota %s: %w: %s", strings.Join(words, " "), err, out)

@@ -18,6 +18,13 @@ var built = struct {
 }{bins: map[string]string{}}
 
 func TestMain(m *testing.M) {
+	if role := roles[os.Getenv(roleVar)]; role != nil {
+		err := role()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(ending(err))
+	}
 	dir, err := os.MkdirTemp("", "rota-processes")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -244,6 +244,7 @@ func (m *member) hear(e event) {
 		delete(m.in, e.Partition)
 	}
 	m.events = append(m.events, e)
+	m.tally[e.Event]++
 	item := fmt.Sprintf("%s@%d", c.part(e.Partition), uint32(e.Token))
 	switch e.Event {
 	case "joined":
@@ -361,6 +362,8 @@ type planned struct {
 	why  string
 	aims func() string // nil: its record has not been seen
 	told bool
+
+	members int
 }
 
 func (c *crew) plan(id uint64) *planned {
@@ -429,6 +432,7 @@ func (c *crew) see(p *record.Plan, roster *record.Roster) {
 	if known.aims != nil || len(p.Rows) == 0 {
 		return
 	}
+	known.members = len(p.Members)
 	known.aims = func() string { return c.aims(p, roster) }
 	c.tellPlans()
 }

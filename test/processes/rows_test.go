@@ -129,8 +129,8 @@ func (c *crew) counts() map[string]int {
 	defer c.mu.Unlock()
 	n := map[string]int{}
 	for _, m := range c.members {
-		for _, e := range m.events {
-			n[e.Event]++
+		for event, times := range m.tally {
+			n[event] += times
 		}
 	}
 	return n

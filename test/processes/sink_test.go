@@ -160,3 +160,15 @@ func (s *sink) flush() {
 	defer s.mu.Unlock()
 	s.w.Flush()
 }
+
+// ruledBy: it has seen these tokens, so that it refuses all earlier ones.
+func (s *sink) ruledBy(c *crew, tokens map[string]uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, token := range s.highest {
+		if token < tokens[c.part(p)] {
+			return false
+		}
+	}
+	return len(s.highest) > 0
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package processes
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Half of all members start at once, then the other half, then six tenths leave:
+// one plan each, and every partition owned once. Members are goroutines of ten
+// processes, each with a connection of its own to the server. ROTA_BURST says how
+// many there are; the row wants 1000: make burst.
+func TestS0_11_ByProcesses(t *testing.T) {
+	size := 100
+	if v := os.Getenv("ROTA_BURST"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 10 || n%10 != 0 {
+			t.Fatalf("ROTA_BURST %q: want a multiple of ten", v)
+		}
+		size = n
+	} else {
+		t.Parallel()
+	}
+	everywhere(t, func(t *testing.T, h *host) {
+		c := newCrew(t, h, 1024)
+		var all []*member
+		for i := range 10 {
+			all = append(all, c.startMany(fmt.Sprintf("p%d", i), size/10))
+		}
+		for _, m := range all {
+			c.until(m.label+" to be ready", func() bool { return m.stderr.String() != "" })
+		}
+		for _, burst := range []struct {
+			what   string
+			do     func()
+			living []*member
+		}{
+			{"start", func() { open(all[:5]) }, all[:5]},
+			{"more", func() { open(all[5:]) }, all},
+			{"leave", func() { leave(all[:6]) }, all[6:]},
+		} {
+			plans := c.counts()["plan"]
+			began := time.Now()
+			burst.do()
+			want := len(burst.living) * size / 10
+			c.until(burst.what, func() bool {
+				members, owned := 0, 0
+				for _, m := range burst.living {
+					members += m.told("joined")
+					owned += m.told("start") - m.told("drained")
+				}
+				return members == want && owned == c.parts && c.settled(want)
+			})
+			took := time.Since(began)
+			if n := c.counts()["plan"] - plans; n != 1 {
+				t.Errorf("%s: %d plans, want 1: %q", burst.what, n, c.whys())
+			}
+			t.Logf("%s: %d members and %d partitions after %v", burst.what, want, c.parts, took.Round(time.Millisecond))
+		}
+		for _, m := range all[:6] {
+			if code := m.code(); code != 0 {
+				t.Errorf("%s ended with %d: %s", m.label, code, &m.stderr)
+			}
+		}
+		if err := c.judge(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func open(all []*member) {
+	for _, m := range all {
+		m.open()
+	}
+}
+
+func leave(all []*member) {
+	for _, m := range all {
+		m.signal(syscall.SIGTERM)
+	}
+}
+
+// settled: the newest plan is one for that many members.
+func (c *crew) settled(members int) bool {
+	return len(c.plans) > 0 && c.plans[len(c.plans)-1].members == members
+}
+
+// whys is what the leaders said of their plans.
+func (c *crew) whys() (all []string) {
+	for _, p := range c.plans {
+		all = append(all, p.why)
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package processes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// These tests notice a rota that lacks a rule: the ones that real faults can
+// reach. The others are the explorer's and the simulator's: internal/defect.
+func TestDefectsAreNoticedByProcesses(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		id, rule string
+		fault    func(c *crew, try int) error
+	}{
+		{"M1", "nobody is granted a partition before its owner stopped", joinWhileBusy},
+		{"M8", "a partition has stopped when its handler has ended", joinWhileBusy},
+		{"M2", "a silent member is dead when its lease is over, not before", freeze},
+		{"M24", "a member looks at its lease before every effect", freeze},
+	} {
+		t.Run(d.id, func(t *testing.T) {
+			t.Parallel()
+			const tries = 30 // M24 takes a goroutine that is quicker than a timer: one try in three or so
+			for try := range tries {
+				var err error
+				t.Run(fmt.Sprint(try), func(t *testing.T) {
+					c := newCrew(t, serveEmbedded(t), 32)
+					c.rota, c.defect = build(t, "mutants"), d.id
+					err = d.fault(c, try)
+				})
+				if err != nil {
+					t.Logf("without %q: %v", d.rule, err)
+					return
+				}
+			}
+			t.Errorf("nobody noticed in %d tries that this rule was missing: %s", tries, d.rule)
+		})
+	}
+}
+
+func freeze(c *crew, try int) error {
+	w := way{backlog: true, heirs: []string{"s"}}
+	_, err := w.trial(c, time.Duration(try%10)*heartbeat/10)
+	return err
+}
+
+// joinWhileBusy lets a second member join while the handlers of the first are in
+// the middle of something.
+func joinWhileBusy(c *crew, _ int) error {
+	c.join(false, "c1")
+	c.sink.slow(500 * time.Millisecond)
+	m := c.grind(20 * time.Millisecond)
+	c.until("every handler to be busy", func() bool { return len(c.newest("c1").busy()) == c.parts })
+	c.join(false, "c2")
+	c.until("c2 to have its share", func() bool { return len(c.newest("c2").owns) == c.parts/2 })
+	c.sink.slow(0)
+	if err := m.finish(); err != nil {
+		return err
+	}
+	return c.judge()
+}
