@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers heavy mutants sim explore evidence fuzz tidy
+.PHONY: help test lint unit servers burst heavy mutants sim explore evidence fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -15,6 +15,9 @@ unit: ## tests of all packages but the heavy ones, with -race where it runs
 
 servers: ## tests against real servers; installs what is missing, see scripts/deps.sh
 	@scripts/test.sh servers
+
+burst: ## 500 members start, 500 more, 600 leave: real connections to real servers
+	@scripts/test.sh burst
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

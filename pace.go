@@ -9,10 +9,12 @@ import (
 
 // How long a partition may be away from the gate before nobody waits for it any
 // more: its queue is empty, or its handler hangs. And how long its handler may
-// take before nobody waits for the partition at all: it is busy.
+// take before nobody waits for the partition at all: it is busy. Where handlers
+// take longer than that, both are so many times what the others' take.
 const (
 	patience = 50 * time.Millisecond
 	handling = 5 * time.Millisecond
+	slower   = 4
 )
 
 // ahead is how many messages one partition may be ahead of the slowest that is
@@ -27,15 +29,18 @@ type pacer struct {
 	seen  time.Time     // when that was
 	wake  chan struct{} // if anybody waits: closed when low has reached goal, or may have
 	goal  int64
+	took  time.Duration // the sum of the seats'
+	timed int           // how many seats that is of
 }
 
 // A seat is one partition's place. All of it is guarded by the pacer's lock,
 // which is never held across anything that blocks.
 type seat struct {
 	p     *pacer
-	count int64     // messages passed, on a scale that all seats share
-	last  time.Time // when it was last at the gate, or came back from a handler
-	slow  bool      // it was away for too long last time: nobody waits for it
+	count int64         // messages passed, on a scale that all seats share
+	last  time.Time     // when it was last at the gate, or came back from a handler
+	slow  bool          // it was away for too long last time: nobody waits for it
+	took  time.Duration // what its handler took, lately; 0 if that is not known
 }
 
 // join takes a seat next to the slowest. It is expected at the gate at once.
@@ -52,6 +57,7 @@ func (s *seat) leave() {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.p.seats = slices.DeleteFunc(s.p.seats, func(x *seat) bool { return x == s })
+	s.time(0)
 	s.p.alarm()
 }
 
@@ -72,7 +78,35 @@ func (p *pacer) alarm() {
 }
 
 // away: nobody waits for the seat now.
-func (s *seat) away(now time.Time) bool { return s.slow || now.Sub(s.last) > patience }
+func (s *seat) away(now time.Time) bool {
+	gone := now.Sub(s.last)
+	return s.slow || gone > patience && gone > slower*s.others()
+}
+
+// others is what the handlers of the other seats take.
+func (s *seat) others() time.Duration {
+	n := s.p.timed
+	if s.took > 0 {
+		n--
+	}
+	if n == 0 {
+		return 0
+	}
+	return (s.p.took - s.took) / time.Duration(n)
+}
+
+// time notes what the seat's handler takes.
+func (s *seat) time(took time.Duration) {
+	p := s.p
+	if s.took > 0 {
+		p.timed--
+	}
+	if took > 0 {
+		p.timed++
+	}
+	p.took += took - s.took
+	s.took = took
+}
 
 // slowest is the lowest count among the seats that are worth waiting for; the
 // highest of all if there is none.
@@ -146,7 +180,13 @@ func (s *seat) back(at time.Time, n int) {
 	now, p := time.Now(), s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.slow = now.Sub(at) > handling
+	took := now.Sub(at)
+	s.slow = took > handling && took > slower*s.others()
+	if s.took == 0 {
+		s.time(took)
+	} else {
+		s.time(s.took + (took-s.took)/8)
+	}
 	s.last = now
 	was := s.count
 	s.count += int64(n)

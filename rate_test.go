@@ -19,6 +19,7 @@ import (
 type uneven struct {
 	names   []string
 	latency map[string]time.Duration
+	work    map[string]time.Duration // what the handler takes; a microsecond if nothing is said
 	mu      sync.Mutex
 	left    map[string]int
 }
@@ -96,7 +97,7 @@ func serve(t *testing.T, u *uneven, odd func(ctx context.Context, n int)) (handl
 		Group: "test", Store: rotatest.NewMemStore(), Source: u, NewGroup: true,
 		Abort: func(err error) { t.Errorf("abort: %v", err) },
 		Handle: func(ctx context.Context, msg rota.Message) error {
-			time.Sleep(time.Microsecond) // or else one queue might be half empty before the next is started
+			time.Sleep(max(time.Microsecond, u.work[msg.Partition])) // or else one queue might be half empty before the next is started
 			mu.Lock()
 			defer mu.Unlock()
 			if odd != nil && msg.Partition == "q7" {
@@ -159,15 +160,38 @@ func TestS0_01_BackloggedQueuesAreServedAtAnEqualRate(t *testing.T) {
 	})
 }
 
-// The same without the pacer: the test above would fail.
-func TestS0_01_UnpacedTheRatesDiffer(t *testing.T) {
-	defer rota.Unpaced()()
+// laborious is newUneven with handlers that take 10 to 25 ms.
+func laborious(without ...string) *uneven {
+	u := newUneven(without...)
+	u.work = map[string]time.Duration{}
+	for i, name := range rotatest.Names(unevenQueues) {
+		u.work[name] = time.Duration(10+i) * time.Millisecond
+	}
+	return u
+}
+
+// Where all handlers take long, none is a reason not to wait.
+func TestS0_01_SlowHandlersAreServedAtAnEqualRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		handled, _ := serve(t, newUneven(), nil)
-		if s := spread(handled); s <= 0.05 {
-			t.Errorf("(max − min)/mean = %.1f %% though nothing holds the fast ones back", 100*s)
+		handled, took := serve(t, laborious(), nil)
+		t.Logf("spread %.2f %% after %v", 100*spread(handled), took)
+		if s := spread(handled); s >= 0.05 {
+			t.Errorf("(max − min)/mean = %.1f %% over %v", 100*s, handled)
 		}
 	})
+}
+
+// The same without the pacer: the tests above would fail.
+func TestS0_01_UnpacedTheRatesDiffer(t *testing.T) {
+	defer rota.Unpaced()()
+	for _, u := range []*uneven{newUneven(), laborious()} {
+		synctest.Test(t, func(t *testing.T) {
+			handled, _ := serve(t, u, nil)
+			if s := spread(handled); s <= 0.05 {
+				t.Errorf("(max − min)/mean = %.1f %% though nothing holds the fast ones back", 100*s)
+			}
+		})
+	}
 }
 
 // A queue whose handler hangs, or is just slow, is not waited for: the other 15
@@ -176,6 +200,20 @@ func TestS0_01_HungHandlerIsNotWaitedFor(t *testing.T) {
 	took := func(u *uneven, odd func(context.Context, int)) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) { _, took = serve(t, u, odd) })
 		return took
+	}
+	for name, odd := range map[string]func(ctx context.Context, n int){
+		"hangs while all are slow": func(ctx context.Context, n int) {
+			if n == 100 {
+				time.Sleep(150 * time.Second) // longer than all the others need
+			}
+		},
+		"six times as slow": func(ctx context.Context, n int) { time.Sleep(100 * time.Millisecond) },
+	} {
+		alone, with := took(laborious("q7"), nil), took(laborious(), odd)
+		t.Logf("%s: %v with it, %v without", name, with, alone)
+		if rate := float64(alone) / float64(with); rate < 0.95 {
+			t.Errorf("%s: the others keep %.2f of their rate", name, rate)
+		}
 	}
 	alone := took(newUneven("q7"), nil)
 	for name, odd := range map[string]func(ctx context.Context, n int){

@@ -221,6 +221,11 @@ func (h *hand) how() func(context.Context, rota.Message) error {
 	case "exec":
 		return h.exec
 	case "http":
+		// Every partition posts at once; the default would keep two connections and
+		// dial anew for everybody else's every message.
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 1<<16
+		h.client.Transport = t
 		h.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		return h.post
 	case "none":

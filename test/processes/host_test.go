@@ -119,11 +119,20 @@ type mill struct {
 // grind begins once the members have made the stream.
 func (c *crew) grind(every time.Duration) *mill {
 	c.Helper()
-	var opts []nats.Option
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &mill{c: c, js: c.broker(), stop: cancel, sent: make([]int, c.parts)}
+	c.Cleanup(cancel)
+	m.done.Go(func() { m.run(ctx, every) })
+	return m
+}
+
+func (c *crew) broker() jetstream.JetStream {
+	c.Helper()
+	opts := []nats.Option{nats.MaxReconnects(-1)}
 	if c.host.token != "" {
 		opts = append(opts, nats.Token(c.host.token))
 	}
-	nc, err := nats.Connect("nats://"+c.host.addr, append(opts, nats.MaxReconnects(-1))...)
+	nc, err := nats.Connect("nats://"+c.host.addr, opts...)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -132,11 +141,30 @@ func (c *crew) grind(every time.Duration) *mill {
 	if err != nil {
 		c.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	m := &mill{c: c, js: js, stop: cancel, sent: make([]int, c.parts)}
-	c.Cleanup(cancel)
-	m.done.Go(func() { m.run(ctx, every) })
-	return m
+	return js
+}
+
+// fill makes the stream and publishes as much to every partition.
+func (c *crew) fill(each int) {
+	c.Helper()
+	js := c.broker()
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: c.stream(), Subjects: []string{c.stream() + ".*"}}); err != nil {
+		c.Fatal(err)
+	}
+	for n := range each {
+		for p := range c.parts {
+			if _, err := js.PublishAsync(fmt.Sprintf("%s.%d", c.stream(), p), fmt.Append(nil, n), jetstream.WithStallWait(patience)); err != nil {
+				c.Fatal(err)
+			}
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		c.Fatal("the backlog is not published")
+	}
 }
 
 func (m *mill) run(ctx context.Context, every time.Duration) {

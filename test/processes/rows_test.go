@@ -172,3 +172,39 @@ func TestS0_09_A2DuringA1(t *testing.T) {
 		}
 	})
 }
+
+// One member serves sixteen backlogged queues at an equal rate, though some take
+// longer than others, and does not wait for a queue whose handler hangs.
+func TestS0_01_EqualRatesByOneProcess(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, h *host) {
+		const queues, each = 16, 1500
+		c := newCrew(t, h, queues)
+		m := c.start("c1", false)
+		c.until("c1 to be ready", func() bool { return strings.Contains(m.stderr.String(), "ready") })
+		c.fill(each)
+		hung := c.stream() + ".7"
+		c.sink.hang(hung)
+		c.sink.uneven = true
+		m.open()
+		c.until("all the others to flow", func() bool { return len(c.sink.counts(hung)) == queues-1 })
+		before := c.sink.counts(hung)
+		c.until("half to be handled", func() bool { return c.sink.got() >= (queues-1)*each/2 })
+		least, most, sum := each, 0, 0
+		for p, n := range c.sink.counts(hung) {
+			n -= before[p]
+			least, most, sum = min(least, n), max(most, n), sum+n
+		}
+		// One may be 64 ahead of another at any time; the rest is the machine's.
+		if mean := sum / (queues - 1); most-least > 64+mean/4 {
+			t.Errorf("while %d were handled: %d to %d per queue", sum, least, most)
+		}
+		c.sink.hang("")
+		if err := c.sink.await(c, slices.Repeat([]int{each}, queues)); err != nil {
+			t.Error(err)
+		}
+		if err := c.judge(); err != nil {
+			t.Error(err)
+		}
+	})
+}

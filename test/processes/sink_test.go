@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +30,8 @@ type sink struct {
 	mu   sync.Mutex
 
 	pause    time.Duration // before an effect is taken
+	hung     string        // of this partition none is, for now
+	uneven   bool          // the higher a partition's number, the slower
 	highest  map[string]uint64
 	next     map[string]int // what is to come first: everything below was accepted
 	accepted int
@@ -86,10 +89,20 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(strings.TrimSpace(string(body)))
 	token, bad := strconv.ParseUint(r.Header.Get("Rota-Token"), 10, 64)
 	p := r.Header.Get("Rota-Partition")
-	s.mu.Lock()
-	pause := s.pause
-	s.mu.Unlock()
-	time.Sleep(pause)
+	for waits := true; waits && r.Context().Err() == nil; {
+		s.mu.Lock()
+		pause := s.pause
+		waits = s.hung == p
+		s.mu.Unlock()
+		if s.uneven { // set once, before anything comes
+			n, _ := strconv.Atoi(p[strings.LastIndexByte(p, '.')+1:])
+			pause = time.Duration(n) * 150 * time.Microsecond
+		}
+		if waits {
+			pause = 5 * time.Millisecond
+		}
+		time.Sleep(pause)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil || bad != nil || p == "" {
@@ -115,6 +128,29 @@ func (s *sink) slow(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = d
+}
+
+// hang lets the effects of one partition wait until another is named, or none.
+func (s *sink) hang(partition string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung = partition
+}
+
+// got is how much was accepted.
+func (s *sink) got() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
+// counts is how much was accepted of each partition but one.
+func (s *sink) counts(but string) map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.next)
+	delete(all, but)
+	return all
 }
 
 // take accepts a message. Repeats are fair, gaps are not.
