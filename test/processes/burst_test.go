@@ -4,6 +4,7 @@ package processes
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"syscall"
@@ -46,6 +47,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 		} {
 			plans := c.counts()["plan"]
 			began := time.Now()
+			c.since = bootNow()
 			burst.do()
 			want := len(burst.living) * size / 10
 			c.until(burst.what, func() bool {
@@ -60,7 +62,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 			if n := c.counts()["plan"] - plans; n != 1 {
 				t.Errorf("%s: %d plans, want 1: %q", burst.what, n, c.whys())
 			}
-			t.Logf("%s: %d members and %d partitions after %v", burst.what, want, c.parts, took.Round(time.Millisecond))
+			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), c.arrivals(burst.living))
 		}
 		for _, m := range all[:6] {
 			if code := m.code(); code != 0 {
@@ -96,4 +98,19 @@ func (c *crew) whys() (all []string) {
 		all = append(all, p.why)
 	}
 	return all
+}
+
+// arrivals is how long it took members of some processes to join.
+func (c *crew) arrivals(all []*member) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, m := range all {
+		for i := range m.events {
+			if e := &m.events[i]; e.Event == "joined" && e.Boot > c.since {
+				first, last = min(first, e.Boot), max(last, e.Boot)
+			}
+		}
+	}
+	return time.Duration(max(0, last-first)).Round(time.Millisecond)
 }

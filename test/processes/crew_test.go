@@ -68,6 +68,7 @@ type crew struct {
 	changed chan struct{} // closed when something was heard
 	members []*member     // in the order of their start
 	plans   []planned
+	since   int64    // see arrivals
 	heard   []string // told and not yet asked for, see play
 }
 
@@ -120,7 +121,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 	}
 	source := c.host.url(address, "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts))
 	if c.library {
-		m.be(task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond})
+		m.be(task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond, Lease: lease, Heartbeat: heartbeat})
 		return m
 	}
 	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.storeURL(address), "--source", source,
@@ -130,6 +131,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 }
 
 // startMany starts a process with many members, to which nothing is delivered.
+// Their leases are the usual ones.
 func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
@@ -161,7 +163,7 @@ func (c *crew) enlist(label string) *member {
 // be runs this program as members that use the library.
 func (m *member) be(k task) {
 	m.c.Helper()
-	k.Group, k.Store, k.Gate, k.Lease, k.Heartbeat = m.c.group, m.c.storeURL(""), m.gate, lease, heartbeat
+	k.Group, k.Store, k.Gate = m.c.group, m.c.storeURL(""), m.gate
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
