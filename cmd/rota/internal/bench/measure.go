@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"math"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/plan"
+)
+
+// A Step is what one placement came to.
+type Step struct {
+	Members int     // that own something
+	R       float64 // what the moved carry, in members' capacities
+	Moves   int     // partitions that had an owner and have another now
+	Over    int     // members that have more than the limit asked about
+}
+
+// Measure compares a placement with the one before it. Limit is what a member
+// may have before it counts as overloaded.
+func (g *Gauge) Measure(speeds []float64, before, after []int32, capacity, limit float64) Step {
+	var s Step
+	g.load = append(g.load[:0], make([]float64, roomFor(after))...)
+	g.used = append(g.used[:0], make([]bool, len(g.load))...)
+	for i, m := range after {
+		if was := before[i]; was >= 0 && was != m {
+			s.R += speeds[i] / capacity
+			s.Moves++
+		}
+		if m == plan.None {
+			continue
+		}
+		if !g.used[m] {
+			g.used[m] = true
+			s.Members++
+		}
+		g.load[m] += speeds[i]
+	}
+	for _, load := range g.load {
+		if load > limit*(1+1e-9) {
+			s.Over++
+		}
+	}
+	return s
+}
+
+// A Gauge measures without allocating each time.
+type Gauge struct {
+	load   []float64
+	used   []bool
+	sorted []float64
+}
+
+// L2 is the lower bound of Martello and Toth: no placement needs fewer members.
+// Choose any least size: what is larger than half a member needs one of its own;
+// what leaves less than the least size beside it takes one whole; and all others
+// from the least size up have to fit into the rest.
+func (g *Gauge) L2(speeds []float64, capacity float64) int {
+	g.sorted = append(g.sorted[:0], speeds...)
+	slices.Sort(g.sorted)
+	slack := capacity * 1e-9
+	half, _ := slices.BinarySearch(g.sorted, capacity/2+slack)
+	small, large := g.sorted[:half], g.sorted[half:]
+	sumSmall, sumLarge := sum(small), sum(large)
+	best, shared := len(large), len(large) // large[shared:] take whole members
+	for i, least := range small {
+		for shared > 0 && large[shared-1] > capacity-least+slack {
+			shared--
+			sumLarge -= large[shared]
+		}
+		room := float64(shared)*capacity - sumLarge
+		more := math.Ceil((sumSmall-room)/capacity - 1e-9)
+		best = max(best, len(large)+int(more))
+		sumSmall -= small[i]
+	}
+	return best
+}
+
+func sum(s []float64) (sum float64) {
+	for _, v := range s {
+		sum += v
+	}
+	return sum
+}
