@@ -61,7 +61,7 @@ func (g *Gauge) L2(speeds []float64, capacity float64) int {
 	half, _ := slices.BinarySearch(g.sorted, capacity/2+slack)
 	small, large := g.sorted[:half], g.sorted[half:]
 	sumSmall, sumLarge := sum(small), sum(large)
-	best, shared := len(large), len(large) // large[shared:] take whole members
+	best, shared := max(len(large), min(1, len(small))), len(large) // large[shared:] take whole members; what is idle needs an owner too
 	for i, least := range small {
 		for shared > 0 && large[shared-1] > capacity-least+slack {
 			shared--

@@ -95,7 +95,7 @@ func nextFit(s *shelf, speed float64) int32 {
 	if s.last < 0 {
 		s.begin(plan.None)
 	}
-	if s.fits(s.last, speed) {
+	if s.fits(s.last, speed) || s.load[s.last] == 0 {
 		return s.last
 	}
 	return plan.None

@@ -31,22 +31,23 @@ type Experiment struct {
 // A Row is what one algorithm came to at one delta: means over all steps and
 // seeds, and how far the means of the seeds lie apart.
 type Row struct {
-	Algorithm string  `json:"algorithm"`
-	Delta     int     `json:"delta"`
-	CBS       float64 `json:"cbs"`     // members beyond the fewest of the papers' algorithms in the same step, as a share of these
-	CBSAll    float64 `json:"cbs_all"` // the same against the fewest of all that were run
-	ER        float64 `json:"er"`
-	Moves     float64 `json:"moves"`
-	Members   float64 `json:"members"`
-	L2Gap     float64 `json:"l2_gap"`  // members beyond the lower bound, as a share of it
-	PlanUS    float64 `json:"plan_us"` // median of the steps, mean over seeds
-	Price     float64 `json:"price,omitempty"`
-	Trough    float64 `json:"members_trough,omitempty"` // members in the trough of the day
-	Seeds     int     `json:"seeds"`
-	CBSSD     float64 `json:"cbs_sd"` // standard deviations between seeds
-	ERSD      float64 `json:"er_sd"`
-	MovesSD   float64 `json:"moves_sd"`
-	MembersSD float64 `json:"members_sd"`
+	Algorithm  string  `json:"algorithm"`
+	Delta      int     `json:"delta"`
+	CBS        float64 `json:"cbs"`     // members beyond the fewest of the papers' algorithms in the same step, as a share of these
+	CBSAll     float64 `json:"cbs_all"` // the same against the fewest of all that were run
+	ER         float64 `json:"er"`
+	Moves      float64 `json:"moves"`
+	Members    float64 `json:"members"`
+	L2Gap      float64 `json:"l2_gap"`  // members beyond the lower bound, as a share of it
+	PlanUS     float64 `json:"plan_us"` // median of the steps, mean over seeds
+	Price      float64 `json:"price,omitempty"`
+	Trough     float64 `json:"members_trough,omitempty"` // members in the trough of the day
+	Overloaded float64 `json:"overloaded"`               // share of the steps that leave a member with more than its capacity
+	Seeds      int     `json:"seeds"`
+	CBSSD      float64 `json:"cbs_sd"` // standard deviations between seeds
+	ERSD       float64 `json:"er_sd"`
+	MovesSD    float64 `json:"moves_sd"`
+	MembersSD  float64 `json:"members_sd"`
 }
 
 // Run plays every seed at every delta and returns a row for each algorithm at
@@ -86,7 +87,7 @@ func (e *Experiment) Run(ctx context.Context) ([]Row, error) {
 
 // result is what one algorithm came to on one trace.
 type result struct {
-	cbs, cbsAll, er, moves, members, gap, us, trough float64
+	cbs, cbsAll, er, moves, members, gap, us, trough, overloaded float64
 }
 
 // play lets all algorithms place the partitions of one trace, each from its own
@@ -133,6 +134,9 @@ func (e *Experiment) play(ctx context.Context, delta int, seed uint64) []result 
 			o.moves += float64(r.Moves)
 			o.members += members
 			o.gap += members/bound - 1
+			if r.Over > 0 {
+				o.overloaded++
+			}
 			if trough {
 				o.trough += members
 			}
@@ -146,7 +150,7 @@ func (e *Experiment) play(ctx context.Context, delta int, seed uint64) []result 
 	}
 	for i, r := range runners {
 		o := &out[i]
-		for _, v := range []*float64{&o.cbs, &o.cbsAll, &o.er, &o.moves, &o.members, &o.gap} {
+		for _, v := range []*float64{&o.cbs, &o.cbsAll, &o.er, &o.moves, &o.members, &o.gap, &o.overloaded} {
 			*v /= float64(e.Steps)
 		}
 		o.trough /= max(1, troughs)
@@ -207,6 +211,7 @@ func (e *Experiment) rows(runs [][][]result) []Row {
 			row.L2Gap, _ = spread(s, func(r result) float64 { return r.gap })
 			row.PlanUS, _ = spread(s, func(r result) float64 { return r.us })
 			row.Trough, _ = spread(s, func(r result) float64 { return r.trough })
+			row.Overloaded, _ = spread(s, func(r result) float64 { return r.overloaded })
 			rows = append(rows, row)
 		}
 	}
