@@ -42,7 +42,7 @@ func (p *Packer) Place(how plan.Packing, speeds []float64, owners, dst []int32) 
 		need = max(need, int(owners[i])+1)
 	}
 	how.Loads = p.loads
-	need = max(need, 2*int(math.Ceil(sum(speeds)/how.Capacity))+4)
+	need = max(need, int(min(2*math.Ceil(sum(speeds)/how.Capacity)+4, float64(len(speeds)))))
 	for {
 		for len(p.members) < need {
 			p.members = append(p.members, plan.Member{})

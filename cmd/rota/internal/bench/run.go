@@ -43,7 +43,10 @@ type Row struct {
 	Price      float64 `json:"price,omitempty"`
 	Trough     float64 `json:"members_trough,omitempty"` // members in the trough of the day
 	Overloaded float64 `json:"overloaded"`               // share of the steps that leave a member with more than its capacity
-	Seeds      int     `json:"seeds"`
+	Load       string  `json:"load"`
+	Partitions int     `json:"partitions"`
+	Steps      int     `json:"steps"`
+	Seeds      int     `json:"seeds"`  // that were finished
 	CBSSD      float64 `json:"cbs_sd"` // standard deviations between seeds
 	ERSD       float64 `json:"er_sd"`
 	MovesSD    float64 `json:"moves_sd"`
@@ -202,7 +205,7 @@ func (e *Experiment) rows(runs [][][]result) []Row {
 			if len(s) == 0 {
 				continue
 			}
-			row := Row{Algorithm: algorithm.Name, Delta: delta, Price: algorithm.Price, Seeds: len(s)}
+			row := Row{Algorithm: algorithm.Name, Delta: delta, Price: algorithm.Price, Load: e.Load.Name, Partitions: e.Partitions, Steps: e.Steps, Seeds: len(s)}
 			row.CBS, row.CBSSD = spread(s, func(r result) float64 { return r.cbs })
 			row.CBSAll, _ = spread(s, func(r result) float64 { return r.cbsAll })
 			row.ER, row.ERSD = spread(s, func(r result) float64 { return r.er })
