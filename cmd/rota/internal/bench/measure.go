@@ -13,6 +13,7 @@ type Step struct {
 	R       float64 // what the moved carry, in members' capacities
 	Moves   int     // partitions that had an owner and have another now
 	Over    int     // members that have more than the limit asked about
+	Crowded int     // those of them that would have, also without what is faster than the limit by itself
 }
 
 // Measure compares a placement with the one before it. Limit is what a member
@@ -20,7 +21,8 @@ type Step struct {
 func (g *Gauge) Measure(speeds []float64, before, after []int32, capacity, limit float64) Step {
 	var s Step
 	g.load = append(g.load[:0], make([]float64, roomFor(after))...)
-	g.used = append(g.used[:0], make([]bool, len(g.load))...)
+	g.has = append(g.has[:0], make([]int32, len(g.load))...)
+	g.large = append(g.large[:0], make([]float64, len(g.load))...)
 	for i, m := range after {
 		if was := before[i]; was >= 0 && was != m {
 			s.R += speeds[i] / capacity
@@ -29,15 +31,22 @@ func (g *Gauge) Measure(speeds []float64, before, after []int32, capacity, limit
 		if m == plan.None {
 			continue
 		}
-		if !g.used[m] {
-			g.used[m] = true
+		if g.has[m] == 0 {
 			s.Members++
 		}
+		g.has[m]++
 		g.load[m] += speeds[i]
+		if speeds[i] > limit {
+			g.large[m] += speeds[i]
+		}
 	}
-	for _, load := range g.load {
-		if load > limit*(1+1e-9) {
+	limit *= 1 + 1e-9
+	for m, load := range g.load {
+		if load > limit {
 			s.Over++
+		}
+		if load-g.large[m] > limit {
+			s.Crowded++
 		}
 	}
 	return s
@@ -46,7 +55,8 @@ func (g *Gauge) Measure(speeds []float64, before, after []int32, capacity, limit
 // A Gauge measures without allocating each time.
 type Gauge struct {
 	load   []float64
-	used   []bool
+	large  []float64
+	has    []int32
 	sorted []float64
 }
 
