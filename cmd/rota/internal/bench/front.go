@@ -132,7 +132,7 @@ func write(line []rune, x int, label string) {
 // The sizes of the plot, in pixels.
 const (
 	panelWide, panelHigh = 470.0, 340.0
-	padLeft, padRight    = 52.0, 14.0
+	padLeft, padRight    = 60.0, 14.0
 	padTop, padBottom    = 34.0, 46.0
 )
 
@@ -151,7 +151,7 @@ func FrontSVG(rows []Row) string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="Members against what is moved, for each algorithm and delta">`+"\n", wide, high, wide, high)
 	b.WriteString(svgStyle)
 	fmt.Fprintf(&b, `<rect class="paper" width="%.0f" height="%.0f"/>`+"\n", wide, high)
-	fmt.Fprintf(&b, `<circle class="other" cx="60" cy="18" r="4"/><text class="label" x="70" y="22">the papers' algorithms</text>`+
+	fmt.Fprintf(&b, `<circle class="other" cx="64" cy="18" r="4"/><text class="label" x="74" y="22">the papers' algorithms</text>`+
 		`<path class="line" d="M220 18h24"/><circle class="pack" cx="232" cy="18" r="4"/><text class="label strong" x="250" y="22">pack, by price</text>`+
 		`<text class="label" x="350" y="22">left and low is better</text>`+"\n")
 	for i, delta := range deltas {
@@ -211,12 +211,12 @@ func panel(b *strings.Builder, all []point, title string) {
 			class, text = "pack", "label strong"
 		}
 		x, y := px(p.x), py(p.y)
-		tx, ty, far := l.put(x, y, p.labelled)
+		at, far := l.put(x, y, p.labelled, p.pack)
 		if far {
-			fmt.Fprintf(b, `<path class="lead" d="M%.1f %.1fL%.1f %.1f"/>`, x, y, tx, ty-4)
+			fmt.Fprintf(b, `<path class="lead" d="M%.1f %.1fL%.1f %.1f"/>`, x, y, min(max(x, at.x1), at.x2), min(max(y, at.y1), at.y2))
 		}
 		fmt.Fprintf(b, `<circle class="%s" cx="%.1f" cy="%.1f" r="4"><title>%s: E[R] %.2f, %.2f %% beyond the lower bound</title></circle><text class="%s" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n",
-			class, x, y, html.EscapeString(p.name), p.x, p.y, text, tx, ty, html.EscapeString(p.labelled))
+			class, x, y, html.EscapeString(p.name), p.x, p.y, text, (at.x1+at.x2)/2, at.y2-2, html.EscapeString(p.labelled))
 	}
 }
 
@@ -244,22 +244,27 @@ type labels struct {
 	right, bottom float64
 }
 
-// put returns the middle of the base line of a label, and whether it is so far
-// from its point that a line should lead there.
-func (l *labels) put(x, y float64, text string) (tx, ty float64, far bool) {
+// put returns where a label goes, and whether that is so far from its point that
+// a line should lead there. The line of pack bends to the lower left: labels
+// below it are clear of it.
+func (l *labels) put(x, y float64, text string, below bool) (at box, far bool) {
 	wide := 7*float64(len(text)) + 2
+	sides := [][2]float64{{0, -1}, {0.9, -0.5}, {0.9, 0.5}, {-0.9, -0.5}, {-0.9, 0.5}, {0, 1}}
+	if below {
+		sides = [][2]float64{{-0.8, 0.8}, {0, 1}, {-0.9, 0}, {0, -1}, {0.9, -0.5}}
+	}
 	for _, away := range []float64{12, 18, 26, 36, 48, 62} {
-		for _, dir := range [][2]float64{{0, -1}, {0.9, -0.5}, {0.9, 0.5}, {-0.9, -0.5}, {-0.9, 0.5}, {0, 1}} {
-			cx, cy := x+dir[0]*(away+wide/2-6), y+dir[1]*away
-			at := box{cx - wide/2, cy - 6, cx + wide/2, cy + 6}
+		for _, side := range sides {
+			cx, cy := x+side[0]*(away+wide/2-6), y+side[1]*away
+			at = box{cx - wide/2, cy - 6, cx + wide/2, cy + 6}
 			if at.x1 < padLeft+2 || at.x2 > l.right || at.y1 < padTop || at.y2 > l.bottom-1 || slices.ContainsFunc(l.taken, at.meets) {
 				continue
 			}
 			l.taken = append(l.taken, at)
-			return cx, cy + 4, away > 18
+			return at, away > 18
 		}
 	}
-	return x, y - 8, false
+	return box{x - wide/2, y - 18, x + wide/2, y - 6}, false
 }
 
 func (b box) meets(o box) bool {
