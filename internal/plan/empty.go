@@ -52,8 +52,9 @@ func (k *packer) empty() {
 		}
 	}
 	slices.SortFunc(k.order, func(a, b costly) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.bin, a.bin)) })
+	failures := 0
 	for _, c := range k.order {
-		if k.extra > 0 && c.bin < k.members {
+		if k.extra > 0 && c.bin < k.members || failures == patience {
 			return
 		}
 		if slack < k.bins[c.bin].cap {
@@ -61,9 +62,16 @@ func (k *packer) empty() {
 		}
 		if k.clearOut(c.bin) {
 			slack -= k.bins[c.bin].cap
+			failures = 0
+		} else {
+			failures++
 		}
 	}
 }
+
+// patience is how many members in a row may turn out not to be worth it before
+// we stop: the others are dearer still.
+const patience = 1000
 
 // clearOut finds other places for all that is in bin m, or leaves it as it is.
 func (k *packer) clearOut(m int32) bool {

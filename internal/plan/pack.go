@@ -118,23 +118,27 @@ func count(members []Member, parts []Partition, dst []int32) Packed {
 // say sums up the plan that was made.
 func (k *packer) say(p *Planner, members []Member) Packed {
 	said := Packed{Used: k.now.used, Wanted: max(k.now.used, k.want)}
+	copy(k.at, k.home)
+	k.sum(&k.now)
 	moved := int64(0)
 	for i := range p.parts {
 		m := p.dst[i]
-		reserved := m != None && members[m].Reserved
-		if !reserved && !p.parts[i].Off {
-			if k.weight[i] > k.widest {
-				said.Oversize = append(said.Oversize, int32(i))
-			}
+		if !p.parts[i].Off && (m == None || k.bins[m].open) && k.weight[i] > k.widest {
+			said.Oversize = append(said.Oversize, int32(i))
 		}
-		if o := p.parts[i].Owner; uint(o) < uint(len(members)) && o != m {
+		o := p.parts[i].Owner
+		if o == m {
+			continue
+		}
+		if uint(o) < uint(len(members)) {
 			said.Moves++
 			moved += k.weight[i]
 		}
+		if k.home[i] != None && k.bins[m].load > k.bins[m].cap && k.weight[i] <= k.widest {
+			said.Wanted = max(said.Wanted, k.need) // was given it for want of others
+		}
 	}
 	said.Moved = float64(moved) / unit
-	copy(k.at, k.home)
-	k.sum(&k.now)
 	for _, m := range p.opens {
 		if b := &k.bins[m]; b.load > b.trigger {
 			said.Over = append(said.Over, m)

@@ -27,7 +27,10 @@ func (p *Planner) round() bool {
 	k.keep(&k.best)
 	k.packAnew()
 	k.heedBand()
-	k.want = k.best.used
+	if k.want = k.best.used; k.best.extra > 0 {
+		k.want = len(p.opens) + k.best.extra // those there are cannot take it
+		k.need = max(k.need, k.want)
+	}
 	spent := max(0, k.best.moved-forced)
 
 	k.restore(&k.best)
@@ -52,7 +55,8 @@ func (k *packer) packAnew() {
 	if k.used >= k.best.used || k.extra > 0 {
 		return
 	}
-	if k.best.extra == 0 && int64(k.used)*k.price+k.moved/3 >= k.worth(&k.best) {
+	hope := max(k.moved/3, k.moved-puzzles*unit/32)
+	if k.best.extra == 0 && int64(k.used)*k.price+hope >= k.worth(&k.best) {
 		return
 	}
 	k.bringHome()
@@ -111,8 +115,26 @@ func (p *Planner) fold() {
 			k.put(i, m)
 		}
 	}
+	k.goBack()
 	if len(p.rest) > 0 {
 		p.mendPacking()
+	}
+}
+
+// goBack takes back moves that turned out to be in vain: what is now on a member
+// that would be full without it just as well stays overload at home.
+func (k *packer) goBack() {
+	for _, i := range k.loose {
+		m, h := k.at[i], k.home[i]
+		if m == None || h == None || m == h {
+			continue
+		}
+		b, at := &k.bins[h], &k.bins[m]
+		then := b.load + k.weight[i]
+		if at.load-k.weight[i] >= at.cap && b.count < b.limit && (b.load > b.trigger || then <= b.trigger) {
+			k.take(i)
+			k.put(i, h)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type packer struct {
 	widest  int64 // capacity of the largest open member
 	members int32 // bins from here on are not there
 	want    int   // members needed, by the last round
+	need    int   // by the round that found most to be missing
 
 	parts  []Partition
 	weight []int64 // per partition
@@ -105,6 +106,7 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 		}
 		k.weight[i], k.cool[i] = k.load(l, how.CatchUp), l.Cooling
 	}
+	k.want, k.need = 0, 0
 	k.seat(p, members, how.Trigger)
 	k.free = append(k.free[:0], p.free...)
 	k.total = 0
