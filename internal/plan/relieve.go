@@ -188,7 +188,7 @@ func (k *packer) eject(i, not int32, limit int64) bool {
 		if k.bins[m].load > k.bins[m].cap {
 			continue
 		}
-		if to := k.tightest(j, m, not); to != None {
+		if to := k.onward(j, m, not); to != None {
 			k.move(j, to)
 			k.put(i, m)
 			k.logs(i, None)
@@ -214,4 +214,14 @@ func (k *packer) move(j, to int32) {
 	k.logs(j, k.at[j])
 	k.take(j)
 	k.put(j, to)
+}
+
+// onward finds a place for what leaves so that another can come, or so that a
+// member can go home. Where members are dear the room that is left is kept in one
+// piece, for fewer of them; where moves are, it is shared out, for fewer overloads.
+func (k *packer) onward(j, not, nor int32) int32 {
+	if k.price < unit {
+		return k.roomiest(j, not, nor)
+	}
+	return k.tightest(j, not, nor)
 }
