@@ -88,6 +88,7 @@ type Planner struct {
 	opens []int32 // open members, in joining order
 
 	mender
+	packer packer
 }
 
 // A seat is what a plan in the making knows of a member.
