@@ -44,10 +44,8 @@ func (s *benchSheet) head() (lines [][2]string) {
 	}
 	lines = append(lines,
 		[2]string{"measured", fmt.Sprintf("load %s: %s, %s, %s from %d on", f.load, count(f.partitions, "partition"), count(f.steps, "step"), count(f.seeds, "seed"), f.seed)},
-		[2]string{"took", fmt.Sprintf("%s on %s", seconds(s.seconds), count(f.usedCores(), "core"))})
-	if against := f.against(); against != "" {
-		lines = append(lines, [2]string{"cbs", against})
-	}
+		[2]string{"took", fmt.Sprintf("%s on %s", seconds(s.seconds), count(f.usedCores(), "core"))},
+		[2]string{"cbs", f.against()})
 	if r := s.reproduced(); len(r) > 0 {
 		lines = append(lines, [2]string{"published", reproducedWords(r)})
 		for _, x := range r {
@@ -62,6 +60,8 @@ func (s *benchSheet) head() (lines [][2]string) {
 // against says what cbs is measured by.
 func (f *benchPlanFlags) against() string {
 	switch len(f.algorithms) {
+	case 0:
+		return "against the fewest of all prices in each step"
 	case len(bench.Paper):
 		return "against the fewest of the papers' twelve in each step"
 	case 1:
@@ -86,7 +86,7 @@ func reproducedWords(all []bench.Reproduced) string {
 	}
 	text := fmt.Sprintf("%d of %s within 2 %% in E[R] and 0.01 in cbs", n["tolerance"], count(len(all), "figure"))
 	if n["spread"] > 0 {
-		text += fmt.Sprintf(", %d within two standard deviations of a single trace, which is what they are", n["spread"])
+		text += fmt.Sprintf(", %d where single traces lie, which is what they are of", n["spread"])
 	}
 	if n[""] > 0 {
 		text += fmt.Sprintf(", %d off", n[""])

@@ -221,6 +221,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"bench plan --deltas=", `--deltas "": "": want a whole number from 0 to 100; see rota bench plan --help`},
 		{"bench plan --prices 1,0", `--prices "1,0": "0": want a number from 0.001 to 1e+06; see rota bench plan --help`},
 		{"bench plan --algorithms BFD,best", `--algorithms "BFD,best": "best": want some of NF, FF, BF, WF, NFD, FFD, BFD, WFD, MWF, MBF, MWFP, MBFP; see rota bench plan --help`},
+		{"bench plan --prices none --algorithms none", "--algorithms none and --prices none: there is nothing to measure; name at least one"},
 		{"bench plan --load storm", `--load "storm": want walk or day; see rota bench plan --help`},
 		{"bench plan --seeds 0", `--seeds "0": want a whole number from 1 to 100000; see rota bench plan --help`},
 	} {
