@@ -13,7 +13,16 @@ import (
 // the short version, at the deltas where a trace forgets its start soon: rota
 // bench plan is the long one.
 func TestPapersFiguresComeOutHereToo(t *testing.T) {
-	e := walkExperiment(Paper, 3, 250, 15, 20, 25)
+	published := func(a Algorithm) bool {
+		for _, p := range Published {
+			if p.Algorithm == a.Name {
+				return true
+			}
+		}
+		return false
+	}
+	only := slices.DeleteFunc(slices.Clone(Paper), func(a Algorithm) bool { return !published(a) })
+	e := walkExperiment(only, 3, 250, 15, 20, 25) // best fit decreasing, the fewest of all twelve, is among them
 	rows, err := e.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
