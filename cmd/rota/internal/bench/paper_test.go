@@ -207,6 +207,29 @@ func TestModifiedWorstFitByHand(t *testing.T) {
 	}
 }
 
+// What the published figures hardly show, or not at all. Of equal speeds the
+// lowest partition comes first, and of equal members the lowest takes it.
+func TestTiesGoToTheLowest(t *testing.T) {
+	const none = plan.None
+	for _, c := range []struct {
+		name         string
+		speeds       []float64
+		owners, want []int32
+	}{
+		{"FFD", []float64{50, 50, 50}, []int32{none, none, none}, []int32{0, 0, 1}},
+		{"WFD", []float64{60, 60, 40, 20}, []int32{1, 0, none, none}, []int32{1, 0, 0, 1}},
+		{"BFD", []float64{60, 60, 30}, []int32{1, 0, none}, []int32{1, 0, 0}},
+		{"MBFP", []float64{60, 60, 40}, []int32{1, 0, none}, []int32{1, 0, 0}},
+		// 40 does not fit at home beside 70, so 20 is left over too, though it would.
+		{"MWF", []float64{70, 40, 20}, []int32{0, 0, 0}, []int32{0, 1, 1}},
+	} {
+		i := slices.IndexFunc(Paper, func(a Algorithm) bool { return a.Name == c.name })
+		if got := place(Paper[i], c.speeds, c.owners); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 func TestMeasuresByHand(t *testing.T) {
 	const none = plan.None
 	var g Gauge
