@@ -44,8 +44,10 @@ rota's, once for each price. What is measured, as means over steps and seeds:
   plan µs  how long a placement takes: the median of the steps; × BFD beside it
 
 Behind ± stands the standard deviation between seeds. Members and E[R] pull in
-opposite directions: what counts is the front, which the plot shows. The papers'
-own figures, if the size is theirs, are compared with what came out here.
+opposite directions: what counts is the front, which the plot shows. Below the
+figures pack is set beside the papers' best: of the prices that need no more
+members than the other, or else at most 2 % more, the one that moves least. The
+papers' own figures, if the size is theirs, are compared with what came out here.
 
 Exit status: 0 if it could be measured, 64 for a wrong command line, 130 if
 interrupted; the figures are then of the traces that were finished.`,
