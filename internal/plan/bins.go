@@ -23,8 +23,8 @@ type bin struct {
 // buckets of about equal room.
 type index struct {
 	shift int
-	heads [buckets]int32
-	full  [buckets / 64]uint64 // which are not empty
+	heads []int32  // per bucket: the first of it
+	full  []uint64 // per bucket: a bit if it is not empty
 }
 
 const (
@@ -35,10 +35,11 @@ const (
 // reset empties all bins but for what the rules have put there.
 func (k *packer) reset() {
 	k.bins = k.bins[:k.members]
+	k.heads, k.full = grow(k.heads, buckets), grow(k.full, buckets/64)
 	for s := range k.heads {
 		k.heads[s] = None
 	}
-	clear(k.full[:])
+	clear(k.full)
 	k.used, k.extra, k.moved, k.spare = 0, 0, 0, 0
 	for m := range k.bins {
 		b := &k.bins[m]

@@ -31,11 +31,15 @@ func (k *packer) undo() {
 }
 
 // empty sends members home, cheapest first, as long as it moves less than they
-// are worth; those that are not there come first. It stops at a run of failures.
+// are worth; those that are not there come first.
 func (k *packer) empty() {
 	k.order = k.order[:0]
+	slack := int64(0)
 	for m := range k.bins {
 		b := &k.bins[m]
+		if b.slot != None {
+			slack += b.room()
+		}
 		if !b.open || b.count == 0 || b.fixed > 0 {
 			continue
 		}
@@ -48,22 +52,18 @@ func (k *packer) empty() {
 		}
 	}
 	slices.SortFunc(k.order, func(a, b costly) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.bin, a.bin)) })
-	failures := 0
 	for _, c := range k.order {
-		if failures == patience || k.extra > 0 && c.bin < k.members {
+		if k.extra > 0 && c.bin < k.members {
 			return
 		}
+		if slack < k.bins[c.bin].cap {
+			continue
+		}
 		if k.clearOut(c.bin) {
-			failures = 0
-		} else {
-			failures++
+			slack -= k.bins[c.bin].cap
 		}
 	}
 }
-
-// patience is how many members in a row may turn out not to be worth it before
-// we stop trying: the others are dearer still.
-const patience = 200
 
 // clearOut finds other places for all that is in bin m, or leaves it as it is.
 func (k *packer) clearOut(m int32) bool {
@@ -85,7 +85,7 @@ func (k *packer) clearOut(m int32) bool {
 	ok := k.moved <= k.most
 	for n := 0; ok && n < len(k.pile); n++ {
 		i := k.pile[n]
-		if to := k.roomiest(i, m, None); to != None {
+		if to := k.tightest(i, m, None); to != None {
 			k.put(i, to)
 		} else {
 			ok = k.eject(i, m, far)

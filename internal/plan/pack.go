@@ -60,8 +60,8 @@ const DefaultPrice = 2
 // changed moves nothing, unless a Budget held the first plan back. Without any
 // capacity there is nothing to pack by: then Pack is Spread.
 //
-// All sums are of whole numbers, 2³⁰ to a capacity, so that they come out the
-// same on every machine. A partition counts for 4096 capacities at most.
+// All sums are of whole numbers, 2³⁶ to a capacity, so that they come out the
+// same on every machine. A partition or a price counts for 256 capacities at most.
 //
 // dst is used as in Spread.
 func Pack(members []Member, parts []Partition, how Packing, dst []int32) ([]int32, Packed) {

@@ -61,7 +61,7 @@ func (z *puzzle) place(n int, cost int64) {
 
 func (z *puzzle) roughness() (sum uint64) {
 	for _, r := range z.room[:z.sides] {
-		r >>= 12 // squares of the largest fit
+		r >>= 16 // squares of the largest fit
 		sum += uint64(r * r)
 	}
 	return sum
@@ -129,7 +129,7 @@ func (k *packer) solve(bins ...int32) bool {
 		if k.bins[m].count > 0 {
 			used++
 		}
-		r := k.bins[m].room() >> 12
+		r := k.bins[m].room() >> 16
 		z.rough += uint64(r * r)
 	}
 	old := moved + int64(used)*k.price
@@ -153,7 +153,7 @@ func (k *packer) solve(bins ...int32) bool {
 }
 
 // turns is how long one puzzle may take.
-const turns = 300
+const turns = 100
 
 // affordable reports whether the solution keeps to the budget.
 func (k *packer) affordable(moved int64) bool {
@@ -187,6 +187,9 @@ func (k *packer) bringHome() {
 				continue
 			}
 			for _, t := range k.thirds(x) {
+				if t == k.at[x] || h == k.at[x] {
+					break // for the sake of evenness
+				}
 				left--
 				if k.solve(k.at[x], h, t) {
 					better = true
@@ -203,7 +206,7 @@ func (k *packer) bringHome() {
 const thirds = 12 // bins looked at to help one partition home
 
 // puzzles is how many are set for one plan at most.
-const puzzles = 20000
+const puzzles = 2000
 
 // thirds finds bins that may help partition x to go home: where what is there or
 // beside x came from, what suits one that would have to leave x's home, and where

@@ -169,41 +169,37 @@ func (k *packer) takes(i, m int32) bool {
 }
 
 // eject makes room for partition i, which fits nowhere, by moving another one on:
-// the one that costs least, if less than limit. It looks at the roomiest bins.
+// the lightest that will do, if it costs less than limit.
 func (k *packer) eject(i, not int32, limit int64) bool {
-	w := k.weight[i]
-	limit = min(limit, k.most-k.moved+1)
-	out, to := int32(None), int32(None)
-	looks := 128
 	top := k.below(buckets - 1)
-	for s := top; s != None && looks > 0; s = k.below(s - 1) {
-		if w > int64(s+1)<<k.shift+int64(top+1)<<k.shift {
-			break // whatever fits into the roomiest leaves too little room here
-		}
-		for m := k.heads[s]; m != None && looks > 0; m = k.bins[m].down {
-			looks--
-			if m == not || banned(k.parts[i].Avoid, m) {
-				continue
-			}
-			for j := k.bins[m].first; j != None; j = k.next[j] {
-				if k.weight[j] >= w || k.weight[j] < w-k.bins[m].room() || k.leave(j) >= limit {
-					continue
-				}
-				if t := k.roomiest(j, m, not); t != None {
-					out, to, limit = j, t, k.leave(j)
-				}
-			}
-		}
-	}
-	if out == None {
+	if top == None {
 		return false
 	}
-	m := k.at[out]
-	k.move(out, to)
-	k.put(i, m)
-	k.logs(i, None)
-	return true
+	w, most := k.weight[i], int64(top+1)<<k.shift // nobody has more room than that
+	limit = min(limit, k.most-k.moved+1)
+	first := k.lighter(w-most-1) - 1
+	last := max(k.lighter(min(w-w/10-1, most, limit)), first-looks)
+	for n := first; n >= last; n-- {
+		j := k.loose[n]
+		m := k.at[j]
+		if m == None || m == not || k.bins[m].room()+k.weight[j] < w || banned(k.parts[i].Avoid, m) || k.leave(j) >= limit {
+			continue
+		}
+		if k.bins[m].load > k.bins[m].cap {
+			continue
+		}
+		if to := k.tightest(j, m, not); to != None {
+			k.move(j, to)
+			k.put(i, m)
+			k.logs(i, None)
+			return true
+		}
+	}
+	return false
 }
+
+// looks is how many partitions are looked at to find one that makes room.
+const looks = 3000
 
 // leave is what it costs that partition j leaves its bin.
 func (k *packer) leave(j int32) int64 {

@@ -21,7 +21,6 @@ func (p *Planner) round() bool {
 	forced := k.moved
 	k.most = forced + k.budget
 	k.refit()
-	k.bringHome()
 	k.keep(&k.calm)
 	k.empty()
 	k.bringHome()

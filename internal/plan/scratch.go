@@ -1,8 +1,9 @@
 package plan
 
 // scratch packs all that may move anew, best fit decreasing: heaviest first, each
-// into the bin that it fills best. It comes close to the fewest members there can
-// be, and moves a lot. A new bin is the home of the first that needs it.
+// into the bin that it fills best. It comes
+// close to the fewest members there can be, and moves a lot. A new bin is the home
+// of the first that needs it.
 func (k *packer) scratch() {
 	for _, i := range k.loose {
 		if k.at[i] != None {

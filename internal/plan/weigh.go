@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	unit    = 1 << 30     // Packing.Capacity, in the whole numbers that all sums are made of
-	highest = 4096 * unit // a million of these can be added up
+	unit = 1 << 36 // Packing.Capacity, in the whole numbers that all sums are made of
+	lots = 1 << 61 // more than anything is allowed to add up to
 )
 
 // A packer is what Pack keeps between plans, and of the plan being made.
@@ -19,6 +19,7 @@ const (
 type packer struct {
 	scale   float64 // what a unit stands for
 	price   int64   // of a member
+	high    int64   // most that one partition or member can count for
 	budget  int64   // what may still move for the sake of fewer members
 	band    float64
 	total   int64 // what all partitions ask of the open members
@@ -74,30 +75,27 @@ func (k *packer) setScale(members []Member, how *Packing) bool {
 
 func known(capacity float64) bool { return capacity > 0 && capacity <= math.MaxFloat64 }
 
-// units rounds down: what adds up to a capacity must not exceed it by rounding.
-func (k *packer) units(x float64) int64 {
-	return fixed(x / k.scale)
-}
-
-// fixed turns capacities into units. No machine may fuse this with an addition.
-func fixed(x float64) int64 {
-	if !(x > 0) {
+// units turns capacities into whole numbers. It rounds down: what adds up to a
+// capacity must not exceed it by rounding. What is not positive is nothing.
+func units(capacities float64, most int64) int64 {
+	if !(capacities > 0) {
 		return 0
 	}
-	return int64(min(x*unit, highest))
+	return int64(min(capacities*unit, float64(most)))
 }
 
 // weigh turns everything into whole numbers and sorts it.
 func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 	k.parts, k.home, k.members = p.parts, append(k.home[:0], p.home...), int32(len(members))
-	k.price, k.budget, k.band = fixed(how.Price), fixed(how.Budget), how.Band
+	n := len(p.parts)
+	k.high = min(256*unit, lots/int64(max(1, n)))
+	k.price, k.budget, k.band = units(how.Price, k.high), units(how.Budget, lots), how.Band
 	if !(how.Price > 0) {
 		k.price = DefaultPrice * unit
 	}
 	if !(how.Budget > 0) {
-		k.budget = math.MaxInt64 / 4
+		k.budget = lots
 	}
-	n := len(p.parts)
 	k.weight, k.cool, k.at = grow(k.weight, n), grow(k.cool, n), grow(k.at, n)
 	k.next, k.prev = grow(k.next, n), grow(k.prev, n)
 	for i := range n {
@@ -124,11 +122,11 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 
 // load adds up speed and backlog, in whole numbers.
 func (k *packer) load(l Load, catchUp float64) int64 {
-	w := k.units(l.Speed)
+	w := units(l.Speed/k.scale, k.high)
 	if catchUp > 0 {
-		w += k.units(l.Backlog / catchUp)
+		w += units(l.Backlog/catchUp/k.scale, k.high)
 	}
-	return min(w, highest)
+	return min(w, k.high)
 }
 
 // seat makes a bin of every member, with what the rules have put there.
@@ -142,9 +140,9 @@ func (k *packer) seat(p *Planner, members []Member, trigger float64) {
 		s := &p.seats[m]
 		b := bin{cap: unit, limit: s.limit, open: s.open}
 		if known(member.Capacity) {
-			b.cap = max(1, k.units(member.Capacity))
+			b.cap = max(1, units(member.Capacity/k.scale, k.high))
 		}
-		b.trigger = max(b.cap, int64(min(float64(b.cap)*trigger, highest*1024)))
+		b.trigger = max(b.cap, int64(min(float64(b.cap)*trigger, lots)))
 		if s.open {
 			k.widest = max(k.widest, b.cap)
 			k.spares = append(k.spares, int32(m))
