@@ -49,9 +49,13 @@ func walkExperiment(algorithms []Algorithm, seeds, steps int, deltas ...int) *Ex
 // price at which pack needs no more members and moves clearly less. A short run,
 // so with some slack: rota bench plan measures it at length.
 func TestS1_Pack_AheadOfThePaper(t *testing.T) {
-	e := walkExperiment(Paper, 2, 200, 5, 25)
-	for _, p := range Prices {
-		e.Algorithms = append(slices.Clip(e.Algorithms), Pack(p))
+	only := slices.DeleteFunc(slices.Clone(Paper), func(a Algorithm) bool { return !slices.Contains([]string{"MWF", "MBF", "BFD"}, a.Name) })
+	e := walkExperiment(only, 2, 200, 5, 25)
+	if raceEnabled {
+		e.Seeds, e.Steps = 1, 60 // the detector makes it thirty times slower, and nothing here is shared
+	}
+	for _, price := range []float64{0.5, 1.5, 2, 10} {
+		e.Algorithms = append(e.Algorithms, Pack(price))
 	}
 	rows, err := e.Run(t.Context())
 	if err != nil {
