@@ -44,8 +44,10 @@ rota's, once for each price. What is measured, as means over steps and seeds:
   plan µs  how long a placement takes: the median of the steps; × BFD beside it
 
 Behind ± stands the standard deviation between seeds. Members and E[R] pull in
-opposite directions: what counts is the front, which the plot shows. The papers'
-own figures, if the size is theirs, are compared with what came out here.
+opposite directions: what counts is the front, which the plot shows. Below the
+figures pack is set beside the papers' best: of the prices that need no more
+members than the other, or else at most 2 % more, the one that moves least. The
+papers' own figures, if the size is theirs, are compared with what came out here.
 
 Exit status: 0 if it could be measured, 64 for a wrong command line, 130 if
 interrupted; the figures are then of the traces that were finished.`,
@@ -65,9 +67,9 @@ interrupted; the figures are then of the traces that were finished.`,
 	flags.Var(number[uint64]{&f.seed, 0, 1 << 62}, "seed", "the first seed; the others follow")
 	flags.Var(number[int]{&f.steps, 1, 1000000}, "steps", "steps of a trace")
 	flags.Var(number[int]{&f.partitions, 1, 100000}, "partitions", "partitions, up to 100000; 1000 for --load day unless given")
-	flags.Var(series[int]{&f.deltas, wholeFrom(0, 100)}, "deltas", "how much a speed may change per step, in percent, separated by commas; 5 for --load day unless given")
-	flags.Var(series[float64]{&f.prices, quantityFrom(0.001, 1e6)}, "prices", "prices for pack: what one member fewer is worth, in members' capacities moved")
-	flags.Var(series[string]{&f.algorithms, oneOf(paperNames())}, "algorithms", "the papers' algorithms to run")
+	flags.Var(series[int]{&f.deltas, false, wholeFrom(0, 100)}, "deltas", "how much a speed may change per step, in percent, separated by commas; 5 for --load day unless given")
+	flags.Var(series[float64]{&f.prices, true, quantityFrom(0.001, 1e6)}, "prices", "prices for pack: what one member fewer is worth, in members' capacities moved; none is without pack")
+	flags.Var(series[string]{&f.algorithms, true, oneOf(paperNames())}, "algorithms", "the papers' algorithms to run, or none")
 	flags.Var(choice{&f.load, loadNames()}, "load", "how speeds change:\n"+loadHelp())
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures; json is one line each")
@@ -128,6 +130,9 @@ func (f *benchPlanFlags) experiment(cmd *cobra.Command) *bench.Experiment {
 
 func (f *benchPlanFlags) run(cmd *cobra.Command) error {
 	e := f.experiment(cmd)
+	if len(e.Algorithms) == 0 {
+		return usagef("--algorithms none and --prices none: there is nothing to measure; name at least one")
+	}
 	if err := makeReport(f.report); err != nil {
 		return err
 	}

@@ -67,9 +67,10 @@ func (c choice) Set(s string) error {
 }
 
 // series is a list of values, separated by commas. What is set replaces what was
-// there.
+// there. If it may be empty, the word none says so.
 type series[T comparable] struct {
 	v     *[]T
+	empty bool
 	parse func(string) (T, error)
 }
 
@@ -81,6 +82,9 @@ func (s series[T]) String() string {
 	for _, v := range *s.v {
 		out = append(out, fmt.Sprint(v))
 	}
+	if s.empty && len(out) == 0 {
+		return "none"
+	}
 	return strings.Join(out, ",")
 }
 
@@ -88,6 +92,10 @@ func (s series[T]) Type() string { return "list" }
 
 func (s series[T]) Set(text string) error {
 	var out []T
+	if s.empty && text == "none" {
+		*s.v = nil
+		return nil
+	}
 	for word := range strings.SplitSeq(text, ",") {
 		v, err := s.parse(strings.TrimSpace(word))
 		if err != nil {

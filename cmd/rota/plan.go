@@ -69,7 +69,7 @@ if interrupted.`,
 	flags.Var(quantity{&f.capacity, 1e-6, 1e15}, "capacity", "how much a member can do, in the unit of the speeds")
 	flags.Var(quantity{&f.trigger, 1e-6, 1e15}, "trigger", "how much it may be given before it counts as overloaded; --capacity if not given")
 	flags.Var(quantity{&f.price, 0.001, 1e6}, "price", "of pack: what one member fewer is worth, in members' capacities moved")
-	flags.Var(series[string]{&f.strategies, oneOf(bench.Strategies())}, "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
+	flags.Var(series[string]{&f.strategies, false, oneOf(bench.Strategies())}, "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
 	flags.Var(number[int]{&f.members, 0, 100000}, "members", "the fleet of spread and range; 0 is the smallest that is never overloaded")
 	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures; json is one line each")
 	flags.StringVar(&f.report, "report", "", "also write a page, a plot of the members and the rows into this `folder`")

@@ -44,13 +44,29 @@ strategy  members, mean  most   E[R]  moves  overloaded  infeasible
 BFD                2.00     3  0.625   2.50     0 steps     0 steps
 spread             4.00     4  0.000   0.00     0 steps     0 steps
 `},
-		{"--strategies spread,range --members 2 --trigger 250", `replayed    speeds.csv: 4 partitions, 3 steps
-capacity    200 per member, overloaded above 250
+		// Two members have 260 and 150 at 60.
+		{"--strategies spread,range --members 2", `replayed    speeds.csv: 4 partitions, 3 steps
+capacity    200 per member
 fleet       of spread and range: 2 members
 
 strategy  members, mean  most   E[R]  moves  overloaded  infeasible
 spread             2.00     2  0.000   0.00      1 step     0 steps
 range              2.00     2  0.000   0.00      1 step     0 steps
+`},
+		{"--strategies spread --members 2 --trigger 260", `replayed    speeds.csv: 4 partitions, 3 steps
+capacity    200 per member, overloaded above 260
+fleet       of spread and range: 2 members
+
+strategy  members, mean  most   E[R]  moves  overloaded  infeasible
+spread             2.00     2  0.000   0.00     0 steps     0 steps
+`},
+		// Members without a partition are there all the same.
+		{"--strategies spread --members 6", `replayed    speeds.csv: 4 partitions, 3 steps
+capacity    200 per member
+fleet       of spread and range: 6 members
+
+strategy  members, mean  most   E[R]  moves  overloaded  infeasible
+spread             6.00     6  0.000   0.00     0 steps     0 steps
 `},
 	} {
 		code, stdout, stderr := invoke(t.Context(), "plan --trace speeds.csv --capacity 200 "+c.args)
@@ -221,6 +237,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"bench plan --deltas=", `--deltas "": "": want a whole number from 0 to 100; see rota bench plan --help`},
 		{"bench plan --prices 1,0", `--prices "1,0": "0": want a number from 0.001 to 1e+06; see rota bench plan --help`},
 		{"bench plan --algorithms BFD,best", `--algorithms "BFD,best": "best": want some of NF, FF, BF, WF, NFD, FFD, BFD, WFD, MWF, MBF, MWFP, MBFP; see rota bench plan --help`},
+		{"bench plan --prices none --algorithms none", "--algorithms none and --prices none: there is nothing to measure; name at least one"},
 		{"bench plan --load storm", `--load "storm": want walk or day; see rota bench plan --help`},
 		{"bench plan --seeds 0", `--seeds "0": want a whole number from 1 to 100000; see rota bench plan --help`},
 	} {

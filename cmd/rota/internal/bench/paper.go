@@ -38,6 +38,11 @@ type Place func(speeds []float64, owners, dst []int32)
 // rest stays there in decreasing speed until one does not fit. That one and all
 // below it are left over, though some of them might fit; at the end everything
 // left over is placed in decreasing speed by the same fit.
+//
+// What the published figures say about these rules: without member 0 open from
+// the start NFD would move 10 to 14 % less, with equal speeds in random order 10
+// % more. Whether smaller ones may stay when a larger one does not fit makes a
+// difference of 2 % at most; the authors' code stops, and so it is here.
 var Paper = []Algorithm{
 	{Name: "NF", New: plain(nextFit, shuffled)},
 	{Name: "FF", New: plain(firstFit, shuffled)},

@@ -99,17 +99,9 @@ func (e *Experiment) play(ctx context.Context, delta int, seed uint64) []result 
 	speeds, next := e.Load.start(e, delta, rand.New(rand.NewPCG(seed, uint64(delta))))
 	runners := make([]*runner, len(e.Algorithms))
 	for i, a := range e.Algorithms {
-		h := fnv.New64()
-		h.Write([]byte(a.Name)) // each shuffles by itself, whoever runs beside it
-		r := &runner{owners: make([]int32, e.Partitions), after: make([]int32, e.Partitions)}
-		r.place = a.New(e.Capacity, rand.New(rand.NewPCG(seed^h.Sum64(), uint64(delta))))
-		for p := range r.owners {
-			r.owners[p] = plan.None
-		}
-		r.step(e, speeds)
-		runners[i] = r
+		runners[i] = e.runner(a, delta, seed)
+		runners[i].step(e, speeds)
 	}
-	out := make([]result, len(runners))
 	var g Gauge
 	troughs := 0.0
 	for range e.Steps {
@@ -117,33 +109,10 @@ func (e *Experiment) play(ctx context.Context, delta int, seed uint64) []result 
 		if trough {
 			troughs++
 		}
-		bound := float64(max(1, g.L2(speeds, e.Capacity)))
-		fewest, fewestAll := math.MaxInt, math.MaxInt
-		for i, r := range runners {
+		for _, r := range runners {
 			r.step(e, speeds)
-			fewestAll = min(fewestAll, r.Members)
-			if e.Algorithms[i].Price == 0 {
-				fewest = min(fewest, r.Members)
-			}
 		}
-		if fewest == math.MaxInt {
-			fewest = fewestAll
-		}
-		for i, r := range runners {
-			o, members := &out[i], float64(r.Members)
-			o.cbs += over(r.Members, fewest)
-			o.cbsAll += over(r.Members, fewestAll)
-			o.er += r.R
-			o.moves += float64(r.Moves)
-			o.members += members
-			o.gap += members/bound - 1
-			if r.Over > 0 {
-				o.overloaded++
-			}
-			if trough {
-				o.trough += members
-			}
-		}
+		e.note(runners, g.L2(speeds, e.Capacity), trough)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -151,15 +120,39 @@ func (e *Experiment) play(ctx context.Context, delta int, seed uint64) []result 
 			e.Progress()
 		}
 	}
+	out := make([]result, len(runners))
 	for i, r := range runners {
-		o := &out[i]
-		for _, v := range []*float64{&o.cbs, &o.cbsAll, &o.er, &o.moves, &o.members, &o.gap, &o.overloaded} {
-			*v /= float64(e.Steps)
-		}
-		o.trough /= max(1, troughs)
-		o.us = r.median()
+		out[i] = r.mean(float64(e.Steps), max(1, troughs))
 	}
 	return out
+}
+
+// note adds up what the placements of one step came to, beside each other.
+func (e *Experiment) note(runners []*runner, bound int, trough bool) {
+	fewest, fewestAll := math.MaxInt, math.MaxInt
+	for i, r := range runners {
+		fewestAll = min(fewestAll, r.Members)
+		if e.Algorithms[i].Price == 0 {
+			fewest = min(fewest, r.Members)
+		}
+	}
+	if fewest == math.MaxInt {
+		fewest = fewestAll
+	}
+	for _, r := range runners {
+		r.sum.cbs += over(r.Members, fewest)
+		r.sum.cbsAll += over(r.Members, fewestAll)
+		r.sum.gap += over(r.Members, bound)
+		r.sum.er += r.R
+		r.sum.moves += float64(r.Moves)
+		r.sum.members += float64(r.Members)
+		if r.Over > 0 {
+			r.sum.overloaded++
+		}
+		if trough {
+			r.sum.trough += float64(r.Members)
+		}
+	}
 }
 
 // over is how much more a is than the fewest, as a share of these.
@@ -173,7 +166,19 @@ type runner struct {
 	owners, after []int32
 	took          []time.Duration
 	gauge         Gauge
-	Step
+	sum           result // over the steps
+	Step                 // the last one
+}
+
+func (e *Experiment) runner(a Algorithm, delta int, seed uint64) *runner {
+	h := fnv.New64()
+	h.Write([]byte(a.Name)) // each shuffles by itself, whoever runs beside it
+	r := &runner{owners: make([]int32, e.Partitions), after: make([]int32, e.Partitions)}
+	r.place = a.New(e.Capacity, rand.New(rand.NewPCG(seed^h.Sum64(), uint64(delta))))
+	for p := range r.owners {
+		r.owners[p] = plan.None
+	}
+	return r
 }
 
 func (r *runner) step(e *Experiment, speeds []float64) {
@@ -184,11 +189,17 @@ func (r *runner) step(e *Experiment, speeds []float64) {
 	r.owners, r.after = r.after, r.owners
 }
 
-// median is how long a placement takes, in microseconds, the first left out.
-func (r *runner) median() float64 {
-	took := r.took[1:]
+// mean turns sums into means.
+func (r *runner) mean(steps, troughs float64) result {
+	m := r.sum
+	for _, v := range []*float64{&m.cbs, &m.cbsAll, &m.er, &m.moves, &m.members, &m.gap, &m.overloaded} {
+		*v /= steps
+	}
+	m.trough /= troughs
+	took := r.took[1:] // the first placement is another task
 	slices.Sort(took)
-	return float64(took[len(took)/2]) / float64(time.Microsecond)
+	m.us = float64(took[len(took)/2]) / float64(time.Microsecond)
+	return m
 }
 
 // rows sums up over the seeds that were finished.
