@@ -40,7 +40,8 @@ func (k *packer) reset() {
 		k.heads[s] = None
 	}
 	clear(k.full)
-	k.used, k.extra, k.moved, k.spare = 0, 0, 0, 0
+	k.used, k.extra, k.moved = 0, 0, 0
+	k.spare, k.vacant = 0, k.members
 	for m := range k.bins {
 		b := &k.bins[m]
 		b.load, b.count, b.fixed, b.first, b.slot = b.ruled, b.rules, b.rules, None, None
@@ -95,6 +96,7 @@ func (k *packer) take(i int32) {
 		k.used--
 		if m >= k.members {
 			k.extra--
+			k.vacant = min(k.vacant, m)
 		}
 		k.spare = 0
 	}

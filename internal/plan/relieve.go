@@ -1,5 +1,7 @@
 package plan
 
+import "math"
+
 // gather puts everything where it is at home and relieves who is overloaded. What
 // must go is nowhere after that, and what must not go is held.
 func (k *packer) gather() {
@@ -34,12 +36,13 @@ func (k *packer) stays(i int32) bool {
 // and then, if it is overloaded, the least that brings it back to its capacity.
 func (k *packer) relieve(m int32) {
 	b := &k.bins[m]
-	for b.count > b.limit && b.first != None {
-		i := b.first
-		for k.next[i] != None {
-			i = k.next[i]
+	room := b.limit - b.rules
+	for i := b.first; i != None; room-- {
+		next := k.next[i]
+		if room <= 0 {
+			k.take(i)
 		}
-		k.take(i)
+		i = next
 	}
 	if b.load <= b.trigger || b.first == None {
 		return
@@ -153,13 +156,13 @@ func (k *packer) open(i int32) int32 {
 			return m
 		}
 	}
-	for m := k.members; m < int32(len(k.bins)); m++ {
-		if k.bins[m].count == 0 {
-			return m
+	for ; k.vacant < int32(len(k.bins)); k.vacant++ {
+		if k.bins[k.vacant].count == 0 {
+			return k.vacant
 		}
 	}
-	k.bins = append(k.bins, bin{open: true, cap: unit, trigger: unit, limit: 1 << 30, first: None, slot: None})
-	return int32(len(k.bins) - 1)
+	k.bins = append(k.bins, bin{open: true, cap: unit, trigger: unit, limit: math.MaxInt32, first: None, slot: None})
+	return k.vacant
 }
 
 // takes reports whether an unused bin may be opened for partition i.
@@ -169,7 +172,9 @@ func (k *packer) takes(i, m int32) bool {
 }
 
 // eject makes room for partition i, which fits nowhere, by moving another one on:
-// the lightest that will do, if it costs less than limit.
+// the lightest that will do, if it costs less than limit. One almost as heavy as
+// i itself is not worth it: that moves twice as much, and leaves the same problem
+// to the next plan.
 func (k *packer) eject(i, not int32, limit int64) bool {
 	top := k.below(buckets - 1)
 	if top == None {
@@ -182,10 +187,10 @@ func (k *packer) eject(i, not int32, limit int64) bool {
 	for n := first; n >= last; n-- {
 		j := k.loose[n]
 		m := k.at[j]
-		if m == None || m == not || k.bins[m].room()+k.weight[j] < w || banned(k.parts[i].Avoid, m) || k.leave(j) >= limit {
+		if m == None || m == not || k.leave(j) >= limit || banned(k.parts[i].Avoid, m) {
 			continue
 		}
-		if k.bins[m].load > k.bins[m].cap {
+		if b := &k.bins[m]; b.load > b.cap || b.room()+k.weight[j] < w {
 			continue
 		}
 		if to := k.onward(j, m, not); to != None {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	unit = 1 << 36 // Packing.Capacity, in the whole numbers that all sums are made of
+	unit = 1 << 36 // one capacity, in the whole numbers that all sums are made of
 	lots = 1 << 61 // more than anything is allowed to add up to
 )
 
@@ -17,7 +17,7 @@ const (
 // Its bins are the members and, after them, as many more as would be needed to
 // take what finds no place.
 type packer struct {
-	scale   float64 // what a unit stands for
+	scale   float64 // the capacity that counts as one unit
 	price   int64   // of a member
 	high    int64   // most that one partition or member can count for
 	budget  int64   // what may still move for the sake of fewer members
@@ -42,6 +42,7 @@ type packer struct {
 	loose  []int32 // free partitions that may move in this round, heaviest first
 	spares []int32 // open members, largest first
 	spare  int     // those before it are in use
+	vacant int32   // so are the bins that are not there, before this one
 	extra  int     // bins in use that are not there
 	used   int     // bins in use
 	moved  int64   // what is away from home
