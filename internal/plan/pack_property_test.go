@@ -362,15 +362,15 @@ func TestPackKeepsToItsBudgetAndBand(t *testing.T) {
 	}
 }
 
-// A member between its capacity and its trigger keeps all it has. That it gets no
-// more is among the excuses above.
+// A member between its capacity and its trigger keeps all it has, unless what has
+// no owner must be put there. That it gets no more is among the excuses above.
 func TestPackLeavesAloneWhoIsBelowTheTrigger(t *testing.T) {
 	eachPacking(t, 5000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
 		for m := range members {
-			members[m].Limit = 0
+			members[m] = Member{Capacity: members[m].Capacity}
 		}
 		for i := range parts {
-			parts[i].Pin = None
+			parts[i].Owner, parts[i].Pin, parts[i].Avoid = max(0, parts[i].Owner), None, nil
 		}
 		how.Trigger = 1.3
 		was := make([]float64, len(members))
@@ -436,6 +436,22 @@ func TestPackDoesNotAllocate(t *testing.T) {
 	dst, _ := p.Pack(members, parts, how, nil)
 	if n := testing.AllocsPerRun(20, func() { dst, _ = p.Pack(members, parts, how, dst) }); n != 0 {
 		t.Errorf("allocates %v times", n)
+	}
+}
+
+// Where members are dear, no more are used than by packing from scratch, and less
+// is moved than if everything were.
+func TestPackNeedsNoMoreMembersThanBestFit(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		members, parts, how := make([]Member, 120), fresh(120), Packing{Capacity: 100, Price: 20}
+		for i := range parts {
+			parts[i].Owner = int32(r.IntN(120))
+			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(101))})
+		}
+		if _, said := Pack(members, parts, how, nil); said.Used > naive(how) || said.Moved > 0.8*float64(said.Used) {
+			t.Errorf("seed %d: %d members, best fit %d; %v moved", seed, said.Used, naive(how), said.Moved)
+		}
 	}
 }
 
