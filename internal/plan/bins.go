@@ -239,4 +239,4 @@ func (k *packer) tightest(i, not, nor int32) int32 {
 }
 
 // glance is how many of a bucket are looked at for the very best.
-const glance = 32
+const glance = 8

@@ -51,7 +51,12 @@ func (k *packer) empty() {
 			k.order = append(k.order, c)
 		}
 	}
-	slices.SortFunc(k.order, func(a, b costly) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.bin, a.bin)) })
+	slices.SortFunc(k.order, func(a, b costly) int {
+		if a.cost != b.cost {
+			return cmp.Compare(a.cost, b.cost)
+		}
+		return cmp.Compare(b.bin, a.bin)
+	})
 	failures := 0
 	for _, c := range k.order {
 		if k.extra > 0 && c.bin < k.members || failures == patience {
@@ -83,9 +88,7 @@ func (k *packer) clearOut(m int32) bool {
 	for i := k.bins[m].first; i != None; i = k.next[i] {
 		k.pile = append(k.pile, i)
 	}
-	slices.SortFunc(k.pile, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(k.weight[b], k.weight[a]), cmp.Compare(a, b))
-	})
+	k.heaviestFirst(k.pile)
 	for _, i := range k.pile {
 		k.logs(i, m)
 		k.take(i)

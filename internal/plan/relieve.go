@@ -204,7 +204,7 @@ func (k *packer) eject(i, not int32, limit int64) bool {
 }
 
 // looks is how many partitions are looked at to find one that makes room.
-const looks = 3000
+const looks = 1000
 
 // leave is what it costs that partition j leaves its bin.
 func (k *packer) leave(j int32) int64 {

@@ -116,11 +116,18 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 			k.total += w
 		}
 	}
-	slices.SortFunc(k.free, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(k.weight[b], k.weight[a]), cmp.Compare(a, b))
-	})
+	k.heaviestFirst(k.free)
 	copy(k.at, k.home)
 	k.sum(&k.now)
+}
+
+func (k *packer) heaviestFirst(parts []int32) {
+	slices.SortFunc(parts, func(a, b int32) int {
+		if v, w := k.weight[a], k.weight[b]; v != w {
+			return cmp.Compare(w, v)
+		}
+		return cmp.Compare(a, b)
+	})
 }
 
 // load adds up speed and backlog, in whole numbers.
