@@ -251,7 +251,7 @@ func (l *labels) put(x, y float64, text string, below bool) (at box, far bool) {
 	wide := 7*float64(len(text)) + 2
 	sides := [][2]float64{{0, -1}, {0.9, -0.5}, {0.9, 0.5}, {-0.9, -0.5}, {-0.9, 0.5}, {0, 1}}
 	if below {
-		sides = [][2]float64{{-0.8, 0.8}, {0, 1}, {-0.9, 0}, {0, -1}, {0.9, -0.5}}
+		sides = [][2]float64{{-1.1, 0.5}, {0, 1}, {-0.9, 0}, {0, -1}, {0.9, -0.5}}
 	}
 	for _, away := range []float64{12, 18, 26, 36, 48, 62} {
 		for _, side := range sides {
