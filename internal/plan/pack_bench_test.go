@@ -30,7 +30,7 @@ func busy(n, share int) ([]Member, []Partition, Packing) {
 		for i := range how.Loads {
 			l := &how.Loads[i].Speed
 			if wander := 2*r.Float64() - 1; share == 2 {
-				*l += 10 * wander
+				*l += float64(10 * wander) // not to be fused, or it is another load elsewhere
 			} else {
 				*l *= 1 + wander/10
 			}

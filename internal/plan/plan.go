@@ -18,7 +18,7 @@
 //   - nobody is given more than its Limit;
 //   - as many partitions as possible are placed.
 //
-// What is left to choose is the strategy's: see Spread and Range.
+// What is left to choose is the strategy's: see Spread, Range and Pack.
 package plan
 
 // None says that a partition has no owner, no pin, or nobody to go to.
