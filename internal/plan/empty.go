@@ -1,15 +1,6 @@
 package plan
 
-import (
-	"cmp"
-	"slices"
-)
-
-// A costly bin would cost so much to empty.
-type costly struct {
-	cost int64
-	bin  int32
-}
+import "slices"
 
 // A trace is where a partition was before it was moved; None if nowhere.
 type trace struct{ part, from int32 }
@@ -33,8 +24,8 @@ func (k *packer) undo() {
 // empty sends members home, cheapest first, as long as it moves less than they
 // are worth; those that are not there come first.
 func (k *packer) empty() {
+	n, slack := int64(len(k.bins)), int64(0)
 	k.order = k.order[:0]
-	slack := int64(0)
 	for m := range k.bins {
 		b := &k.bins[m]
 		if b.slot != None {
@@ -43,30 +34,26 @@ func (k *packer) empty() {
 		if !b.open || b.count == 0 || b.fixed > 0 {
 			continue
 		}
-		c := costly{0, int32(m)}
-		for i := b.first; i != None; i = k.next[i] {
-			c.cost += k.leave(i)
+		cost := int64(0)
+		for i := b.first; i != None && cost < k.price; i = k.next[i] {
+			cost += k.leave(i)
 		}
-		if c.cost < k.price {
-			k.order = append(k.order, c)
+		if cost < k.price {
+			k.order = append(k.order, cost*n+n-1-int64(m)) // the last to have joined goes first
 		}
 	}
-	slices.SortFunc(k.order, func(a, b costly) int {
-		if a.cost != b.cost {
-			return cmp.Compare(a.cost, b.cost)
-		}
-		return cmp.Compare(b.bin, a.bin)
-	})
+	slices.Sort(k.order)
 	failures := 0
-	for _, c := range k.order {
-		if k.extra > 0 && c.bin < k.members || failures == patience {
+	for _, key := range k.order {
+		m := int32(n - 1 - key%n)
+		if k.extra > 0 && m < k.members || failures == patience {
 			return
 		}
-		if slack < k.bins[c.bin].cap {
+		if slack < k.bins[m].cap {
 			continue
 		}
-		if k.clearOut(c.bin) {
-			slack -= k.bins[c.bin].cap
+		if k.clearOut(m) {
+			slack -= k.bins[m].cap
 			failures = 0
 		} else {
 			failures++
@@ -76,7 +63,7 @@ func (k *packer) empty() {
 
 // patience is how many members in a row may turn out not to be worth it before
 // we stop: the others are dearer still.
-const patience = 1000
+const patience = 300
 
 // clearOut finds other places for all that is in bin m, or leaves it as it is.
 func (k *packer) clearOut(m int32) bool {

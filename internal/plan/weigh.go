@@ -53,8 +53,9 @@ type packer struct {
 	choice
 	puzzle puzzle
 	third  [thirds]int32
-	order  []costly // bins that could be emptied
-	log    []trace  // moves that may have to be undone
+	keys   []int64 // what is being sorted
+	order  []int64 // bins that could be emptied, and at what cost
+	log    []trace // moves that may have to be undone
 	words  []byte
 	why    string
 }
@@ -90,7 +91,7 @@ func units(capacities float64, most int64) int64 {
 func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 	k.parts, k.home, k.members = p.parts, append(k.home[:0], p.home...), int32(len(members))
 	n := len(p.parts)
-	k.high = min(256*unit, lots/int64(max(1, n)))
+	k.high = min(256*unit, lots/int64(max(1, n, len(members))))
 	k.price, k.budget, k.band = units(how.Price, k.high), units(how.Budget, lots), how.Band
 	if !(how.Price > 0) {
 		k.price = DefaultPrice * unit
@@ -121,13 +122,18 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 	k.sum(&k.now)
 }
 
+// heaviestFirst sorts by weight and then by ID, both in one number: to compare
+// numbers takes a third of the time.
 func (k *packer) heaviestFirst(parts []int32) {
-	slices.SortFunc(parts, func(a, b int32) int {
-		if v, w := k.weight[a], k.weight[b]; v != w {
-			return cmp.Compare(w, v)
-		}
-		return cmp.Compare(a, b)
-	})
+	n := int64(len(k.weight))
+	k.keys = k.keys[:0]
+	for _, i := range parts {
+		k.keys = append(k.keys, (k.high-k.weight[i])*n+int64(i))
+	}
+	slices.Sort(k.keys)
+	for x, key := range k.keys {
+		parts[x] = int32(key % n)
+	}
 }
 
 // load adds up speed and backlog, in whole numbers.
