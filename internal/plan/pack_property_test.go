@@ -193,7 +193,7 @@ func TestPackOverloadsNobodyWithoutAReason(t *testing.T) {
 }
 
 func TestPackIsNeverWorseThanNothing(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 5000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
 		nothing := make([]int32, len(parts))
 		for i, q := range parts {
 			m, free := rule(members, q)
