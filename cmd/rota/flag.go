@@ -66,6 +66,100 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
+// series is a list of values, separated by commas. What is set replaces what was
+// there. If it may be empty, the word none says so.
+type series[T comparable] struct {
+	v     *[]T
+	empty bool
+	parse func(string) (T, error)
+}
+
+func (s series[T]) String() string {
+	if s.v == nil {
+		return ""
+	}
+	var out []string
+	for _, v := range *s.v {
+		out = append(out, fmt.Sprint(v))
+	}
+	if s.empty && len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ",")
+}
+
+func (s series[T]) Type() string { return "list" }
+
+func (s series[T]) Set(text string) error {
+	var out []T
+	if s.empty && text == "none" {
+		*s.v = nil
+		return nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		v, err := s.parse(strings.TrimSpace(word))
+		if err != nil {
+			return fmt.Errorf("%q: %w", word, err)
+		}
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	*s.v = out
+	return nil
+}
+
+// wholeFrom reads whole numbers from lo to hi.
+func wholeFrom(lo, hi int) func(string) (int, error) {
+	return func(s string) (v int, err error) {
+		err = number[int]{&v, lo, hi}.Set(s)
+		return v, err
+	}
+}
+
+// quantityFrom reads numbers from lo to hi.
+func quantityFrom(lo, hi float64) func(string) (float64, error) {
+	return func(s string) (v float64, err error) {
+		err = quantity{&v, lo, hi}.Set(s)
+		return v, err
+	}
+}
+
+// oneOf reads one of a few names, in capitals or not.
+func oneOf(names []string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, s) })
+		if i < 0 {
+			return "", fmt.Errorf("want some of %s", strings.Join(names, ", "))
+		}
+		return names[i], nil
+	}
+}
+
+// quantity is a number from lo to hi.
+type quantity struct {
+	v      *float64
+	lo, hi float64
+}
+
+func (q quantity) String() string {
+	if q.v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*q.v, 'g', -1, 64)
+}
+
+func (q quantity) Type() string { return "number" }
+
+func (q quantity) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= q.lo && v <= q.hi) {
+		return fmt.Errorf("want a number from %g to %g", q.lo, q.hi)
+	}
+	*q.v = v
+	return nil
+}
+
 // faults is a list of kinds of fault, separated by commas. None means all.
 type faults struct{ only []sim.Fault }
 
@@ -145,20 +239,26 @@ var faultWords = map[string]string{
 	"slow-start":   "noise: the source takes its time to confirm a start",
 }
 
-// completeFaults completes the last name of a list.
-func completeFaults(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	have := typed[:strings.LastIndex(typed, ",")+1]
-	var lists []string
-	for _, name := range sim.FaultNames() {
-		if strings.HasPrefix(have+name, typed) && !slices.Contains(strings.Split(have, ","), name) {
-			lists = append(lists, have+name)
+// completeList completes the last name of a list.
+func completeList(names []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		have := typed[:strings.LastIndex(typed, ",")+1]
+		var lists []string
+		for _, name := range names {
+			if strings.HasPrefix(have+name, typed) && !slices.Contains(strings.Split(have, ","), name) {
+				lists = append(lists, have+name)
+			}
 		}
+		return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // sizeFlags are the size of a simulated group.
 func sizeFlags(cmd *cobra.Command, members, partitions *int) {
 	cmd.Flags().Var(number[int]{members, 1, 64}, "members", "members of the group, 1 to 64")
 	cmd.Flags().Var(number[int]{partitions, 1, 1024}, "partitions", "partitions they share, 1 to 1024")
+}
+
+func completeFolder(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
 }

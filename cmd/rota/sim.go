@@ -77,7 +77,7 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and look whether it is noticed")
 	flags.StringVar(&f.mutant, "mutant", "", "build the defect with this `id` in; alone, print what notices it")
 	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas; all if not given:\n"+faultHelp())
-	complete(cmd, "faults", completeFaults)
+	complete(cmd, "faults", completeList(sim.FaultNames()))
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "directed", cobra.FixedCompletions(append(scenarioNames(), "all"), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "mutant", cobra.FixedCompletions(defectIDs(), cobra.ShellCompDirectiveNoFileComp))

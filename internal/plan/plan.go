@@ -18,7 +18,7 @@
 //   - nobody is given more than its Limit;
 //   - as many partitions as possible are placed.
 //
-// What is left to choose is the strategy's: see Spread and Range.
+// What is left to choose is the strategy's: see Spread, Range and Pack.
 package plan
 
 // None says that a partition has no owner, no pin, or nobody to go to.
@@ -26,9 +26,10 @@ const None = -1
 
 // A Member is one that partitions may be placed on, in joining order.
 type Member struct {
-	Limit    int  // most partitions it may own; 0 means no limit
-	Closed   bool // drained: owns nothing, and pins to it are ignored
-	Reserved bool // absent but expected back: keeps what it has, gets nothing more, gives nothing up; wins over Closed
+	Limit    int     // most partitions it may own; 0 means no limit
+	Capacity float64 // how much it is to be given, for Pack; 0 means Packing.Capacity
+	Closed   bool    // drained: owns nothing, and pins to it are ignored
+	Reserved bool    // absent but expected back: keeps what it has, gets nothing more, gives nothing up; wins over Closed
 }
 
 // A Partition is what is to be placed. Indexes that name no member count as None.
@@ -87,6 +88,7 @@ type Planner struct {
 	opens []int32 // open members, in joining order
 
 	mender
+	packer packer
 }
 
 // A seat is what a plan in the making knows of a member.

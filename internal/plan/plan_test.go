@@ -219,6 +219,9 @@ func TestEveryRuleInTurn(t *testing.T) {
 		if got := Range(test.members, test.parts, nil); !slices.Equal(got, test.want) {
 			t.Errorf("range: %s: got %v, want %v", test.claim, got, test.want)
 		}
+		if got, _ := Pack(test.members, test.parts, Packing{Capacity: 100}, nil); !slices.Equal(got, test.want) {
+			t.Errorf("pack: %s: got %v, want %v", test.claim, got, test.want)
+		}
 	}
 }
 

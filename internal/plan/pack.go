@@ -1,0 +1,174 @@
+package plan
+
+import "strconv"
+
+// A Load is what a partition asks of whoever owns it. What is no number, or is
+// negative, counts as nothing.
+type Load struct {
+	Speed   float64 // how much arrives per second
+	Backlog float64 // how much waits already
+	Cooling bool    // moved a short while ago: only overload moves it again, and only if no other can be moved for that
+}
+
+// Packing is what Pack is told besides members and partitions. Speeds and
+// capacities are in one unit: messages per second, bytes per second, anything.
+type Packing struct {
+	Loads    []Load  // of each partition; those that are missing are idle
+	Capacity float64 // how much a member without a Capacity of its own is to be given
+	Trigger  float64 // how many times its capacity a member may have before it counts as overloaded: 1 and above; 0 means 1
+	CatchUp  float64 // seconds in which a backlog is to be worked off; 0 means that it does not count
+	Price    float64 // what one member fewer is worth, in members' capacities moved; 0 means DefaultPrice
+	Budget   float64 // most that one plan may move for the sake of fewer members, in members' capacities; 0 means no limit
+	Band     float64 // share of the members in use that must be saved before anything moves for it; 0: every one counts
+}
+
+// Packed is what Pack says besides who is to own what. Reserved members and what
+// they keep count nowhere.
+type Packed struct {
+	Used     int     // members that the plan gives something to
+	Wanted   int     // members that the load needs: more than there are if these cannot take it
+	Why      string  // why so many are wanted, in words
+	Moves    int     // partitions that have an owner and do not stay there
+	Moved    float64 // what these carry, in members' capacities
+	Oversize []int32 // partitions that ask for more than any whole member has: each is given one alone
+	Over     []int32 // members that the plan leaves with more than Trigger times their capacity
+}
+
+// DefaultPrice is the price unless told otherwise. Below 1 nobody who is
+// reasonably full would ever be sent home, since that moves all it has.
+const DefaultPrice = 2
+
+// Pack uses few members and moves little. A partition's load is its speed and
+// what it takes to work off its backlog in time. The best plan has the least
+// overload, and of those the least
+//
+//	Price × members used + what is moved, in members' capacities.
+//
+// A member is overloaded when it has more than Trigger times its capacity. Until
+// then it keeps all it has; beyond, it gives up the least that brings it back to
+// its capacity. Nobody is given more than its capacity, except
+//
+//   - by the rules of this package: pins, Stay;
+//   - a partition that asks for more than any member has: it is alone, as soon as
+//     its member is overloaded;
+//   - when the members there are do not suffice. What finds no place then stays
+//     where it is, and more members are Wanted. What has no owner goes to the
+//     member that is least overloaded by it.
+//
+// The plan is good, not perfect: bin packing alone is NP-hard. But it is never
+// worse than leaving everything where it is, and planning again what has not
+// changed moves nothing, unless a Budget held the first plan back. Without any
+// capacity there is nothing to pack by: then Pack is Spread.
+//
+// All sums are of whole numbers, 2³⁶ to a capacity, so that they come out the
+// same on every machine. A partition or a price counts for 256 capacities at most.
+//
+// dst is used as in Spread.
+func Pack(members []Member, parts []Partition, how Packing, dst []int32) ([]int32, Packed) {
+	return new(Planner).Pack(members, parts, how, dst)
+}
+
+// Pack is the function Pack, with p's memory.
+//
+// Each round makes a plan from where everything is, and the next one goes on
+// from there, until a round finds nothing better. That makes plans stable: to plan
+// again is to repeat the last round. It costs nothing that a single round would
+// save: moving from a to c is never dearer than from a to b and from b to c.
+func (p *Planner) Pack(members []Member, parts []Partition, how Packing, dst []int32) ([]int32, Packed) {
+	k := &p.packer
+	if !k.setScale(members, &how) {
+		dst = p.Spread(members, parts, dst)
+		return dst, count(members, parts, dst)
+	}
+	p.settle(members, parts, dst)
+	k.weigh(p, members, &how)
+	for range rounds {
+		if !p.round() {
+			break
+		}
+	}
+	for _, i := range k.free {
+		p.dst[i] = k.home[i]
+	}
+	said := k.say(p, members)
+	k.done()
+	return p.done(), said
+}
+
+// rounds is more than was ever seen to be needed.
+const rounds = 20
+
+// count is all that can be said without loads.
+func count(members []Member, parts []Partition, dst []int32) Packed {
+	said := Packed{Why: "no capacity given: spread by number"}
+	used := make([]bool, len(members))
+	for i, m := range dst {
+		if m != None && !members[m].Reserved && !used[m] {
+			used[m] = true
+			said.Used++
+		}
+		if o := parts[i].Owner; uint(o) < uint(len(members)) && o != m {
+			said.Moves++
+		}
+	}
+	said.Wanted = said.Used
+	return said
+}
+
+// say sums up the plan that was made.
+func (k *packer) say(p *Planner, members []Member) Packed {
+	said := Packed{Used: k.now.used, Wanted: max(k.now.used, k.want)}
+	copy(k.at, k.home)
+	k.sum(&k.now)
+	moved := int64(0)
+	for i := range p.parts {
+		m := p.dst[i]
+		if !p.parts[i].Off && (m == None || k.bins[m].open) && k.weight[i] > k.widest {
+			said.Oversize = append(said.Oversize, int32(i))
+		}
+		o := p.parts[i].Owner
+		if o == m {
+			continue
+		}
+		if uint(o) < uint(len(members)) {
+			said.Moves++
+			moved += k.weight[i]
+		}
+		if k.home[i] != None && k.bins[m].load > k.bins[m].cap && k.weight[i] <= k.widest {
+			said.Wanted = max(said.Wanted, k.need) // was given it for want of others
+		}
+	}
+	said.Moved = float64(moved) / unit
+	for _, m := range p.opens {
+		if b := &k.bins[m]; b.load > b.trigger {
+			said.Over = append(said.Over, m)
+		}
+	}
+	said.Why = k.reason(&said, len(p.opens))
+	return said
+}
+
+// reason is said again and again in the same words, so it is kept.
+func (k *packer) reason(said *Packed, open int) string {
+	w := strconv.AppendFloat(k.words[:0], float64(k.total)/unit, 'f', 1, 64)
+	w = append(w, " members' worth of load"...)
+	switch {
+	case said.Wanted > open:
+		w = append(w, " needs "...)
+		w = strconv.AppendInt(w, int64(said.Wanted), 10)
+		w = append(w, " members, "...)
+		w = strconv.AppendInt(w, int64(open), 10)
+		w = append(w, " there"...)
+	default:
+		w = append(w, " on "...)
+		w = strconv.AppendInt(w, int64(said.Used), 10)
+		if len(said.Over) > 0 {
+			w = append(w, ", of which more members would not relieve "...)
+			w = strconv.AppendInt(w, int64(len(said.Over)), 10)
+		}
+	}
+	if k.words = w; string(w) != k.why {
+		k.why = string(w)
+	}
+	return k.why
+}
