@@ -16,6 +16,8 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3
 )
 
+require github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c // indirect
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

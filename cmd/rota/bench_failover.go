@@ -52,8 +52,8 @@ ended and others handle all it had; of a kill, from the signal until others hand
 all that the victims had. A kill cannot be told from silence before the lease is over:
 the floor is W, 5.2 s with a lease of 5 s, minus the age of the victim's last heartbeat
 when it is killed, and of two victims the later one. What is above the floor is the
-excess. The first run kills right after a heartbeat, each further one a tenth of a
-heartbeat later.
+excess. In the first run everything happens right after a heartbeat, in each further one
+a tenth of a heartbeat later: of the victim, or of the leader for joining and leaving.
 
 All figures come from the members' event lines. After each run the lines are judged as
 rota check judges them. A run takes about a minute. Use a machine that does nothing
@@ -164,7 +164,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 	r := f.newReport(strings.Join(os.Args[1:], " "))
 	var failed error
 	for i := range f.runs {
-		fmt.Fprintf(stderr, "%s, run %d of %d, kills %d0 %% of a heartbeat after one\n", f.system, i+1, f.runs, (f.first+i)%10)
+		fmt.Fprintf(stderr, "%s, run %d of %d, each event %d/10 of a heartbeat after one\n", f.system, i+1, f.runs, (f.first+i)%10)
 		run, err := f.once(ctx, f.first+i, stderr)
 		if err != nil {
 			failed = err
@@ -365,12 +365,33 @@ func sayFailover(s failover.Sample) string {
 }
 
 // quiet waits until everything is shared evenly and consumed, and nothing has
-// changed for as long as a lease: the time that the next gaps are held against.
+// changed for half a lease: a second plan would have come by then.
 func (c *chain) quiet(ctx context.Context, after int64) error {
 	return c.until(ctx, "a quiet group of "+strings.Join(c.live(), ", "), func() bool {
 		calm := int64(bootNow()) - max(c.hist.Changed(), after)
-		return calm > int64(c.f.lease) && c.hist.Shared(c.f.partitions, c.live(), after)
+		return calm > int64(c.f.lease)/2 && c.hist.Shared(c.f.partitions, c.live(), after)
 	})
+}
+
+// phased waits for the run's phase of a member's heartbeat: groups that hear of a
+// change with their next heartbeat would otherwise always be met at the same one.
+// Nothing has changed for a lease then, the time that gaps are held against.
+func (c *chain) phased(ctx context.Context, member string) error {
+	due := int64(0)
+	err := c.until(ctx, "a heartbeat of "+member, func() bool {
+		l, ok := c.hist.Last("lease", member)
+		due = l.Lease - int64(c.f.lease) + int64(c.f.heartbeat)*int64(c.phase)/10
+		// A heartbeat is heard of after it was sent, so at once is a little later.
+		return ok && due > int64(bootNow())-int64(4*pollEvery) && due > c.hist.Changed()+int64(c.f.lease)
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.until(ctx, "the instant", func() bool { return due-int64(bootNow()) < int64(2*pollEvery) }); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(due - int64(bootNow())))
+	return nil
 }
 
 // cause does something to the group.
@@ -382,6 +403,10 @@ func (c *chain) cause(ctx context.Context, e *failover.Episode) (err error) {
 		e.Joined, err = c.join(ctx, 5, e)
 	case "leave":
 		e.Left = []string{c.follower()}
+		if err = c.phased(ctx, c.leader()); err != nil {
+			return err
+		}
+		e.From = int64(bootNow())
 		if err = c.signal(failover.Term, syscall.SIGTERM, e.Left...); err == nil {
 			err = c.until(ctx, "the end of "+e.Left[0], func() bool { return c.member(e.Left[0]).told })
 		}
@@ -409,6 +434,9 @@ func (c *chain) join(ctx context.Context, n int, e *failover.Episode) ([]string,
 		})
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := c.phased(ctx, c.leader()); err != nil {
 		return nil, err
 	}
 	e.From = int64(bootNow())
@@ -445,20 +473,9 @@ func (c *chain) follower() string {
 
 // kill kills at the run's phase of the first victim's heartbeat.
 func (c *chain) kill(ctx context.Context, e *failover.Episode, victims ...string) error {
-	was, _ := c.hist.Last("lease", victims[0])
-	due := int64(0)
-	err := c.until(ctx, "a heartbeat of "+victims[0], func() bool {
-		l, ok := c.hist.Last("lease", victims[0])
-		due = l.Lease - int64(c.f.lease) + int64(c.f.heartbeat)*int64(c.phase)/10
-		return ok && l.Lease != was.Lease
-	})
-	if err != nil {
+	if err := c.phased(ctx, victims[0]); err != nil {
 		return err
 	}
-	if err := c.until(ctx, "the instant", func() bool { return due-int64(bootNow()) < int64(2*pollEvery) }); err != nil {
-		return err
-	}
-	time.Sleep(time.Duration(due - int64(bootNow())))
 	e.From, e.Killed = int64(bootNow()), victims
 	if err := c.signal(failover.Kill, syscall.SIGKILL, victims...); err != nil {
 		return err

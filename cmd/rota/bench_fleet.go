@@ -139,8 +139,9 @@ func (v *fleet) serve() error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	if v.server, err = v.spawn("server", argv, in); err != nil {
+	v.server, err = v.spawn("server", argv, in)
+	in.Close() // its own end alone is open now, so that its end is seen
+	if err != nil {
 		out.Close()
 		return err
 	}
@@ -160,8 +161,6 @@ func (v *fleet) serve() error {
 		}
 		v.address = strings.TrimSpace(at)
 		return nil
-	case <-v.server.ended:
-		return fmt.Errorf("the server has ended (%v): %s", v.server.cmd.ProcessState, v.server.words())
 	case <-time.After(20 * time.Second):
 		return errors.New("the server did not say within 20 s that it serves")
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -15,6 +13,7 @@ type machine struct {
 	CPU    string `json:"cpu"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
+	Nice   int    `json:"nice"` // the priority it was measured with; 0 is the usual one
 }
 
 func thisMachine() machine {
@@ -30,6 +29,7 @@ func thisMachine() machine {
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.Kernel = "Linux " + strings.TrimSpace(string(b))
 	}
+	m.Nice = niceness()
 	return m
 }
 
@@ -37,29 +37,6 @@ func thisMachine() machine {
 type usage struct {
 	busy, total float64 // ticks, over all cores
 	own         time.Duration
-}
-
-func readUsage() (u usage) {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return u
-	}
-	first, _, _ := strings.Cut(string(b), "\n")
-	for i, field := range strings.Fields(first) {
-		n, err := strconv.ParseFloat(field, 64)
-		if err != nil || i > 8 { // cpu; guests count as users already
-			continue
-		}
-		u.total += n
-		if i != 4 && i != 5 { // idle, iowait
-			u.busy += n
-		}
-	}
-	var r syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) == nil {
-		u.own = time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
-	return u
 }
 
 // since tells which part of all cores was busy, and with us: with this process

@@ -86,7 +86,7 @@ func failoverTable(r *benchReport) string {
 	var out strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, group(r.Rate), r.Handler)
-	p("%s, at most %.0f %% busy, of that %.0f %% with this", count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own)
+	p("%s, at most %.0f %% busy, of that %.0f points with this%s", count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
 	p("")
 	p("%-27s %4s  %-8s %-15s  %-17s  %5s %5s  %-15s  %-15s  %s", "", "runs", "median", "best to worst", "excess: mid worst", "plans", "moved", "idle ms: mid 99%", "gap ms 99.9%", "overlaps")
 	for _, row := range r.Rows {
@@ -190,20 +190,20 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	us := all[0]
 	p("# Performance\n")
 	p("Made by `make performance` from what `make bench-failover` measured; not edited by hand.")
-	p("%s, %s, %s, %s.\n", count(us.Machine.Cores, "core"), us.Machine.CPU, us.Machine.Kernel, us.Machine.Go)
+	p("%s, %s, %s, %s%s.\n", count(us.Machine.Cores, "core"), us.Machine.CPU, us.Machine.Kernel, us.Machine.Go, priority(us.Machine.Nice))
 	p("## When members come, go and die\n")
 	p("`rota bench failover`: %s, lease %.3g s, heartbeat %.3g s; server and members are", count(us.Partitions, "partition"), us.Lease, us.Heartbeat)
 	p("processes of their own on one machine; a message takes its handler %.3g ms, about %s", us.Handler, count(int(us.Rate), "message"))
 	p("a second in all; every partition always has a backlog. Cores were at most %.0f %% busy", 100*us.Busy)
-	p("in any run, %.0f %% with this. Every run has each event once.\n", 100*us.Own)
+	p("in any run, %.0f of that with this. Every run has each event once.\n", 100*us.Own)
 	p("| event | members | runs | median s | best – worst s | excess, median s | excess, worst s | plans | moved | idle ms, median | idle ms, p99 | overlaps |")
 	p("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-	for i, row := range us.Rows {
+	for _, row := range us.Rows {
 		median, worst := "—", "—"
 		if row.ExcessMedian != nil {
 			median, worst = fmt.Sprintf("%.3f", *row.ExcessMedian), fmt.Sprintf("%.3f", *row.ExcessWorst)
 		}
-		p("| %s | %s | %d | %.3f | %.3f – %.3f | %s | %s | %d | %d | %.1f | %.1f | %d |", row.Event, sizes[i], row.Runs, row.Median, row.Best, row.Worst, median, worst,
+		p("| %s | %s | %d | %.3f | %.3f – %.3f | %s | %s | %d | %d | %.1f | %.1f | %d |", row.Event, sizes[row.Event], row.Runs, row.Median, row.Best, row.Worst, median, worst,
 			row.Plans, row.Moved, row.IdleMedian, row.IdleP99, row.Overlaps)
 	}
 	p("\nThe clocks: `rota bench failover --help`. Excess is what a kill took above W (%.3g s) minus the", us.Wait)
@@ -238,7 +238,17 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	p("- A real Kafka: kfake answers in the client's process model on loopback, and does not replicate.")
 }
 
-var sizes = []string{"1 → 2", "2 → 7", "7 → 6", "6 → 5", "5 → 3", "3 → 2"}
+// priority is worth a word when it is not the usual one: then the machine had
+// other work to do.
+func priority(nice int) string {
+	if nice == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; everything measured ran at nice %d, on a machine shared with other work", nice)
+}
+
+// sizes of the group, before and after.
+var sizes = map[string]string{"2nd joins": "1 → 2", "5 join": "2 → 7", "leave": "7 → 6", "kill": "6 → 5", "leader and follower killed": "5 → 3", "leader killed": "3 → 2"}
 
 func writeComparison(p func(string, ...any), all []*benchReport) {
 	p("## Beside franz-go's consumer groups\n")

@@ -149,6 +149,9 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err != nil {
 		return usageError{flagWords(err)}
 	}
+	if f.tether {
+		ctx = tethered(ctx, stdin, f.lease)
+	}
 	if err := waitFor(ctx, f.gate); err != nil {
 		return nil // asked to end while waiting
 	}
@@ -159,9 +162,6 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		if err := reachSource(ctx, h.roll); err != nil {
 			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), err), exitUnreachable}
 		}
-	}
-	if f.tether {
-		ctx = tethered(ctx, stdin, f.lease)
 	}
 	if j != nil && f.tally > 0 {
 		defer h.tally(j, m.Name(), f.tally)()

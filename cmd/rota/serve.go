@@ -74,11 +74,11 @@ certificate; with --ca it also asks members for theirs.`,
 				ctx = lastToGo(ctx, cmd.InOrStdin())
 			}
 			<-ctx.Done()
-			fmt.Fprintln(w, "ended")
-			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it
+			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it, or to read a word
 				s.Close()
 				return discard(scratch)
 			}
+			fmt.Fprintln(w, "ended")
 			return nil
 		},
 	}

@@ -184,14 +184,15 @@ func (p *part) idle(e Episode) (out []float64) {
 	return out
 }
 
-// overlaps counts pairs of owners that both were at work on the partition.
+// overlaps counts pairs of owners that both were at work on the partition in the
+// time asked for: each from its first message to its last.
 func (p *part) overlaps(from, to int64) (n int) {
 	type stretch struct{ from, to int64 }
 	of := map[*hold]*stretch{}
 	var order []*stretch
 	for _, a := range p.acts {
-		if a.from <= from || a.from > to {
-			continue
+		if a.from > to {
+			break
 		}
 		s := of[a.by]
 		if s == nil {
@@ -202,8 +203,10 @@ func (p *part) overlaps(from, to int64) (n int) {
 	}
 	for i, a := range order {
 		for _, b := range order[i+1:] {
-			if b.from < a.to && a.from < b.to {
-				n++
+			if max(a.from, b.from) < min(a.to, b.to) || a.from < b.from && b.to < a.to { // a single message may have no end
+				if min(a.to, b.to) > from {
+					n++
+				}
 			}
 		}
 	}
