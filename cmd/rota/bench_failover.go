@@ -185,6 +185,11 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	return r.verdict(failed)
+}
+
+// verdict is the exit code: a broken promise stays broken, whatever came then.
+func (r *benchReport) verdict(failed error) error {
 	if len(r.Broken) > 0 {
 		return silentExit(exitFailed)
 	}
@@ -264,7 +269,7 @@ func (f *failoverFlags) once(ctx context.Context, number int, stderr io.Writer) 
 	for i := range samples {
 		samples[i].System, samples[i].Run = f.system, number
 		if n := samples[i].Overlaps; n > 0 {
-			run.Broken = append(run.Broken, fmt.Sprintf("run %d, %s: %s had two owners at work", number, samples[i].Event, count(n, "time a partition")))
+			run.Broken = append(run.Broken, fmt.Sprintf("run %d, %s: two owners were at work on one partition, %d times", number, samples[i].Event, n))
 		}
 	}
 	if f.ours() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 )
@@ -121,5 +122,36 @@ func TestATetherIsFeltAtTheGate(t *testing.T) {
 	p := start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
 	if code := p.code(); code != 0 {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// What rota check would complain of, this complains of.
+func TestBenchFailoverNoticesTwoOwners(t *testing.T) {
+	dir := t.TempDir()
+	lines := map[string]string{
+		"c1.jsonl": `{"v":1,"event":"grant","boot_ns":1000,"member":"c1","session":"s1","partition":"p","token":1,"lease_ns":9000}`,
+		"c2.jsonl": `{"v":1,"event":"grant","boot_ns":BOOT,"member":"c2","session":"s2","partition":"p","token":2,"lease_ns":99000}`,
+	}
+	for boot, want := range map[string]int{"8000": 1, "9001": 0} {
+		var files []string
+		for name, text := range lines {
+			files = append(files, filepath.Join(dir, name))
+			if err := os.WriteFile(files[len(files)-1], []byte(strings.Replace(text, "BOOT", boot, 1)+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := &failoverFlags{partitions: 1, handler: time.Second}
+		wrong, err := f.judge(files)
+		if err != nil || len(wrong) != want {
+			t.Errorf("granted again at %s: %v, %v; want %d complaints", boot, wrong, err, want)
+		}
+		r := &benchReport{Runs: []benchRun{{Broken: wrong}}}
+		r.sum()
+		if code, silent := r.verdict(nil).(silentExit); silent != (want > 0) || silent && code != exitFailed {
+			t.Errorf("granted again at %s: %v", boot, r.verdict(nil))
+		}
+		if strings.Contains(failoverTable(r), "broken promise: ") != (want > 0) {
+			t.Errorf("granted again at %s: %s", boot, failoverTable(r))
+		}
 	}
 }

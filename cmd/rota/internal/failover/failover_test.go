@@ -140,6 +140,8 @@ func TestLeavingIsOverWhenTheProcessIsGone(t *testing.T) {
 	const leaves = before + `
 		1000 c1 sigterm
 		1030 c1 handled p1@1
+		1031 c1 handle p1@1
+		1040 c1 handled p1@1
 		1050 c2 handle p0@2
 		1070 c3 handle p1@2
 		1060 c1 gone
@@ -148,7 +150,7 @@ func TestLeavingIsOverWhenTheProcessIsGone(t *testing.T) {
 	e.Left = []string{"c1"}
 	s := measure(t, told(t, leaves), e)
 	near(t, "the time to the last handle", s.Seconds, 0.070)
-	if !slices.Equal(s.Idle, []float64{52, 40}) || s.Moved != 2 {
+	if !slices.Equal(s.Idle, []float64{52, 30}) || s.Moved != 2 {
 		t.Errorf("idle %v, %d moved", s.Idle, s.Moved)
 	}
 	s = measure(t, told(t, strings.Replace(leaves, "1060 c1 gone", "1090 c1 gone", 1)), e)
@@ -202,7 +204,7 @@ func TestWhatNobodyTookOverIsAnError(t *testing.T) {
 func TestGapsAreOfPartitionsThatStay(t *testing.T) {
 	e := episode("2nd joins", 1000, 2000)
 	e.Joined = []string{"c2"}
-	s := measure(t, told(t, joins), e)
+	s := measure(t, told(t, "890 c9 handle p0@9\n895 c9 handled p0@9\n"+joins), e) // c9's is not the same owner's
 	// Before: 920 to 990. Meanwhile: 998 to 1100 touches it, and 1110 to 1180.
 	for _, c := range []struct {
 		what string
@@ -232,10 +234,19 @@ func TestGapsAreOfPartitionsThatStay(t *testing.T) {
 	}
 }
 
+func gaps(ms, n int) Gaps {
+	g := Gaps{}
+	for range n {
+		g.add(int64(ms) * 1e6)
+	}
+	g.add(1e6)
+	return g
+}
+
 func TestRowsPoolRuns(t *testing.T) {
 	rows := Rows([]Sample{
-		{Event: "kill", Seconds: 5.1, Floor: 5, Plans: 1, Moved: 3, Idle: []float64{1, 2, 3}},
-		{Event: "kill", Seconds: 4.3, Floor: 4, Plans: 2, Moved: 4, Idle: []float64{100}, Overlaps: 1},
+		{Event: "kill", Seconds: 5.1, Floor: 5, Plans: 2, Moved: 3, Before: gaps(1, 999), During: gaps(3, 999), Idle: []float64{1, 2, 3}},
+		{Event: "kill", Seconds: 4.3, Floor: 4, Plans: 1, Moved: 4, Before: gaps(50, 3), During: gaps(70, 10), Idle: []float64{100}, Overlaps: 1},
 		{Event: "2nd joins", Seconds: 0.2},
 	})
 	if len(rows) != 2 || rows[0].Event != "2nd joins" || rows[0].ExcessMedian != nil || rows[1].Runs != 2 {
@@ -249,6 +260,9 @@ func TestRowsPoolRuns(t *testing.T) {
 	near(t, "worst excess", *r.ExcessWorst, 0.3)
 	near(t, "median idle", r.IdleMedian, 2.5)
 	near(t, "idle p99", r.IdleP99, 100)
+	if math.Abs(r.GapBefore/50-1) > 0.02 || math.Abs(r.GapDuring/70-1) > 0.02 {
+		t.Errorf("gaps %v and %v", r.GapBefore, r.GapDuring)
+	}
 	if r.Plans != 2 || r.Moved != 4 || r.Overlaps != 1 {
 		t.Errorf("%+v", r)
 	}
