@@ -212,7 +212,7 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	p("owner's first, per partition that moved; of a kill it includes the lease. Plans, moved and")
 	p("overlaps are the most of any run. After each run `rota check` judged every event line: %s.\n", well(len(us.Broken)))
 	p("Partitions that do not move, time between two messages, 99.9 %% of all:\n")
-	p("| event | in the 5 s before, ms | meanwhile, ms |")
+	p("| event | in the %.3g s before, ms | meanwhile, ms |", us.Lease)
 	p("|---|---:|---:|")
 	for _, row := range us.Rows {
 		p("| %s | %.1f | %.1f |", row.Event, row.GapBefore, row.GapDuring)
@@ -235,7 +235,7 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	p("- One machine: no network between members and server, and all of them share its cores.")
 	p("- One server without replicas; its own records are synced to disk, the messages are in memory.")
 	p("- Other brokers than JetStream, other numbers of partitions, handlers that take long to stop.")
-	p("- A real Kafka: kfake answers in the client's process model on loopback, and does not replicate.")
+	p("- A real Kafka: kfake speaks its protocol, and keeps everything in memory of one process.")
 }
 
 // priority is worth a word when it is not the usual one: then the machine had
@@ -255,7 +255,8 @@ func writeComparison(p func(string, ...any), all []*benchReport) {
 	p("`make bench-failover` measures the same events, by the same driver and the same event lines,")
 	p("of franz-go v1.22.2 on kfake: session %.3g s, heartbeat %.3g s, cooperative-sticky (classic) or", all[0].Lease, all[0].Heartbeat)
 	p("the broker's own assignment (KIP-848); what was handled is committed before a partition is")
-	p("given up, and a leaver says so. The systems take turns, run by run. Median, and how many times rota's:\n")
+	p("given up, a leaver says so, and fetches wait 20 ms at most. In KIP-848 nobody leads: the oldest")
+	p("member is killed instead. The systems take turns, run by run. Median, and how many times rota's:\n")
 	for i, line := range ratios(all) {
 		for j := range line {
 			line[j] = strings.TrimSpace(line[j])

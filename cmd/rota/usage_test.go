@@ -192,7 +192,10 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 		{[]string{"partitions", ""}, "remove"},
 		{[]string{"run", "--he"}, "--heartbeat"},
 		{[]string{"sim", "--faults", "cra"}, "crash"},
-		{[]string{"explain", ""}, ":4"}, // no group here: no names, and no files either
+		{[]string{"bench", "fail"}, "failover"},
+		{[]string{"bench", "failover", "--output", "j"}, "json"},
+		{[]string{"bench", "failover", "--report", ""}, ":16"}, // folders
+		{[]string{"explain", ""}, ":4"},                        // no group here: no names, and no files either
 	} {
 		code, stdout, _ := rotaRuns(t.Context(), append([]string{"__complete"}, c.typed...)...)
 		if code != 0 || !strings.Contains(stdout, c.want) {

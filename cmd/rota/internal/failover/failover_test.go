@@ -278,6 +278,7 @@ func TestSharedWantsEveryPartitionConsumedByWhoIsThere(t *testing.T) {
 	for what, so := range map[string]bool{
 		"consumed before the instant":   h.Shared(2, two, 1176*ms),
 		"an owner that is not there":    h.Shared(2, []string{"c1", "c3"}, 0),
+		"a third with one that is gone": told(t, joins+"900 c9 start p2@1\n1170 c9 handle p2@1\n").Shared(3, two, 0),
 		"one partition nobody has":      h.Shared(3, two, 0),
 		"all with one of two":           told(t, before).Shared(2, two, 0),
 		"stopped and not started again": told(t, joins+"1200 c2 drained p1@2\n").Shared(2, two, 0),

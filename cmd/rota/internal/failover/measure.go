@@ -34,13 +34,10 @@ type Sample struct {
 	Plans    int       `json:"plans"`
 	Moved    int       `json:"moved"`
 	Idle     []float64 `json:"idle_ms"`    // of each partition that changed hands
-	Before   Gaps      `json:"gap_before"` // of those that did not: in the 5 s before
+	Before   Gaps      `json:"gap_before"` // of those that did not: in the time of a lease before
 	During   Gaps      `json:"gap_during"` // and until all was consumed again
 	Overlaps int       `json:"overlaps"`
 }
-
-// baseline is how much of the time before an episode its gaps are held against.
-const baseline = 5 * time.Second
 
 // Measure computes the figures of an episode:
 //
@@ -90,7 +87,7 @@ func (h *History) Measure(e Episode) (Sample, error) {
 	s.Seconds = seconds(end - begin)
 	s.Before, s.During = Gaps{}, Gaps{}
 	for _, p := range still {
-		p.gaps(s.Before, e.From-int64(baseline), e.From)
+		p.gaps(s.Before, e.From-int64(e.Lease), e.From)
 		p.gaps(s.During, begin, end)
 	}
 	return s, nil
