@@ -110,6 +110,7 @@ type benchReport struct {
 // A benchRun is what came of one.
 type benchRun struct {
 	Run      int               `json:"run"`
+	At       time.Time         `json:"at"` // when it ended
 	Seconds  float64           `json:"seconds"`
 	Busy     float64           `json:"busy"`
 	Own      float64           `json:"own"`
@@ -263,7 +264,7 @@ func (f *failoverFlags) once(ctx context.Context, number int, stderr io.Writer) 
 	if err = cmp.Or(err, closing); err != nil {
 		return run, err
 	}
-	run = benchRun{Run: number, Seconds: time.Since(began).Seconds(), Messages: v.hist.Handled(), Samples: samples, Broken: []string{}}
+	run = benchRun{Run: number, At: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Messages: v.hist.Handled(), Samples: samples, Broken: []string{}}
 	run.Busy, run.Own = before.since(readUsage(), v.cpu)
 	for i := range samples {
 		samples[i].System, samples[i].Run = f.system, number

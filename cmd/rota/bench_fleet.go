@@ -183,7 +183,7 @@ func (v *fleet) fill(ctx context.Context) error {
 		return err
 	}
 	v.feed = &streamFeeder{p}
-	_, err = p.js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage, MaxAge: time.Minute})
+	_, err = p.js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 3 * backlog})
 	if err != nil {
 		return fmt.Errorf("make the stream: %w", err)
 	}

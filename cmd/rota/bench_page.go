@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/spf13/cobra"
@@ -194,8 +195,8 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	p("## When members come, go and die\n")
 	p("`rota bench failover`: %s, lease %.3g s, heartbeat %.3g s; server and members are", count(us.Partitions, "partition"), us.Lease, us.Heartbeat)
 	p("processes of their own on one machine; a message takes its handler %.3g ms, about %s", us.Handler, count(int(us.Rate), "message"))
-	p("a second in all; every partition always has a backlog. Cores were at most %.0f %% busy", 100*us.Busy)
-	p("in any run, %.0f of that with this. Every run has each event once.\n", 100*us.Own)
+	p("a second in all; every partition always has a backlog. In the busiest run %.0f %% of all", 100*us.Busy)
+	p("cores were busy, and never more than %.0f %% with this. Every run has each event once.\n", 100*us.Own)
 	p("| event | members | runs | median s | best – worst s | excess, median s | excess, worst s | plans | moved | idle ms, median | idle ms, p99 | overlaps |")
 	p("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, row := range us.Rows {
@@ -256,7 +257,7 @@ func writeComparison(p func(string, ...any), all []*benchReport) {
 	p("of franz-go v1.22.2 on kfake: session %.3g s, heartbeat %.3g s, cooperative-sticky (classic) or", all[0].Lease, all[0].Heartbeat)
 	p("the broker's own assignment (KIP-848); what was handled is committed before a partition is")
 	p("given up, a leaver says so, and fetches wait 20 ms at most. In KIP-848 nobody leads: the oldest")
-	p("member is killed instead. The systems take turns, run by run. Median, and how many times rota's:\n")
+	p("member is killed instead. Median, and how many times rota's:\n")
 	for i, line := range ratios(all) {
 		for j := range line {
 			line[j] = strings.TrimSpace(line[j])
@@ -266,7 +267,8 @@ func writeComparison(p func(string, ...any), all []*benchReport) {
 			p("|---%s|", strings.Repeat("|---:", len(line)-1))
 		}
 	}
-	p("\nA kill is bound by lease or session, whoever waits for it: rota waits W, 5.2 s, to be safe")
+	p("\nRuns, when, and the share of all cores that was busy, median: %s.", whens(all))
+	p("A kill is bound by lease or session, whoever waits for it: rota waits W, 5.2 s, to be safe")
 	p("with clocks that are 1 %% off, a broker 5 s by its own clock. Excess over each one's own floor,")
 	p("median and worst:\n")
 	p("| event | %s |", strings.Join(names(all), " | "))
@@ -285,6 +287,27 @@ func writeComparison(p func(string, ...any), all []*benchReport) {
 		p("%s |", line)
 	}
 	p("\nTwo owners at work on one partition, most in a run: %s.\n", overlapsOf(all))
+}
+
+// whens tells under what conditions each system was measured: they should be the
+// same ones.
+func whens(all []*benchReport) string {
+	var out []string
+	for _, r := range all {
+		var from, to time.Time
+		var busy []float64
+		for _, run := range r.Runs {
+			if from.IsZero() || run.At.Before(from) {
+				from = run.At
+			}
+			if run.At.After(to) {
+				to = run.At
+			}
+			busy = append(busy, run.Busy)
+		}
+		out = append(out, fmt.Sprintf("%s %d, %s–%s, %.0f %%", r.System, len(r.Runs), from.Format("2006-01-02 15:04"), to.Format("15:04 MST"), 100*failover.Quantile(busy, 0.5)))
+	}
+	return strings.Join(out, "; ")
 }
 
 func names(all []*benchReport) (out []string) {
