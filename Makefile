@@ -1,8 +1,8 @@
-.PHONY: help test lint unit servers burst heavy mutants sim explore evidence fuzz tidy
+.PHONY: help test lint unit servers burst heavy mutants sim explore evidence bench-failover performance fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
 
 test: ## everything: lint, unit, servers, heavy, mutants
 	@scripts/test.sh lint unit servers heavy mutants
@@ -33,6 +33,12 @@ explore: ## try everything that can happen in every small configuration: a quart
 
 evidence: ## run what docs/evidence.md tells of and write it anew: hours
 	@scripts/evidence.sh
+
+bench-failover: ## measure joining, leaving and dying, beside franz-go's consumer groups: half an hour, on an idle machine
+	@scripts/bench-failover.sh
+
+performance: ## write docs/performance.md of what bench-failover measured
+	@go run ./cmd/rota bench page -o page build/bench >docs/performance.md.part && mv docs/performance.md.part docs/performance.md
 
 fuzz: ## fuzz every target for FUZZTIME (10s) each
 	@scripts/test.sh fuzz

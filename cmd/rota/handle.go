@@ -23,17 +23,24 @@ import (
 
 // A deed is what --handle or --own names.
 type deed struct {
-	kind string // none, log, exec, http
+	kind string // none, log, sleep, exec, http
 	argv []string
 	url  string
+	time time.Duration // of sleep
 }
 
-// parseDeed reads log, none, exec:CMD or http:URL.
+// parseDeed reads log, none, sleep:TIME, exec:CMD or http:URL.
 func parseDeed(flag, s string) (deed, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch {
 	case s == "log" || s == "none":
 		return deed{kind: s}, nil
+	case kind == "sleep":
+		d, err := time.ParseDuration(rest)
+		if err != nil || d < 0 {
+			return deed{}, usagef("--%s %q: want a time such as sleep:20ms", flag, s)
+		}
+		return deed{kind: kind, time: d}, nil
 	case kind == "exec":
 		argv, err := parseCommand(rest)
 		if err != nil {
@@ -51,7 +58,7 @@ func parseDeed(flag, s string) (deed, error) {
 		}
 		return deed{kind: "http", url: raw}, nil
 	}
-	return deed{}, usagef("--%s %q: want log, none, exec:CMD or http:URL", flag, redact(s))
+	return deed{}, usagef("--%s %q: want log, none, sleep:TIME, exec:CMD or http:URL", flag, redact(s))
 }
 
 // parseCommand finds out how to run a command: by itself if it is one plain
@@ -230,8 +237,22 @@ func (h *hand) how() func(context.Context, rota.Message) error {
 		return h.post
 	case "none":
 		return func(context.Context, rota.Message) error { return nil }
+	case "sleep":
+		return h.sleep
 	}
 	return h.log
+}
+
+// sleep takes a while, as real work does, and needs no core for it.
+func (h *hand) sleep(ctx context.Context, _ rota.Message) error {
+	t := time.NewTimer(h.deed.time)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // tally tells every so often how many messages were handled, until it is called

@@ -66,6 +66,7 @@ act on a partition, and none is idle for longer than it must be.`,
   rota status              who leads, who owns what, what is waited for
   rota explain demo.3      the same in words, for one partition
   rota sim                 look for broken promises in 20000 simulated schedules
+  rota bench failover      how long partitions wait when members come, go and die
   rota help sim            more about one command
   rota completion bash     completion for your shell`,
 		SilenceErrors: true, // run prints them, once

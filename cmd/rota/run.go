@@ -39,6 +39,7 @@ Without --store it joins the group of the rota up or rota serve of this folder.
 --handle says what to do with a message:
   log          print a line about it (the default)
   none         nothing: it is settled at once
+  sleep:TIME   take that long, 20ms say, and nothing else: for demonstrations
   exec:CMD     run CMD with the message on its standard input; exit 0 settles it,
                anything else means: try again
   http:URL     post it to URL; an answer 2xx settles it, anything else means: try again
@@ -70,7 +71,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.StringVar(&f.store, "store", "", "where they meet: "+examples(stores)+" (default: the rota up or rota serve of this folder)")
 	fl.StringVar(&f.dir, "dir", defaultDir, "the folder of that rota up or rota serve")
 	fl.StringVar(&f.source, "source", "", "what there is to do: "+examples(sources))
-	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, exec:CMD or http:URL")
+	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
 	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
 	fl.Var(choice{&f.strategy, []string{"spread", "range"}}, "strategy", "how partitions are spread over members")
@@ -148,6 +149,9 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err != nil {
 		return usageError{flagWords(err)}
 	}
+	if f.tether {
+		ctx = tethered(ctx, stdin, f.lease)
+	}
 	if err := waitFor(ctx, f.gate, func() {
 		if !f.quiet {
 			fmt.Fprintf(stderr, "ready, waiting for %s\n", f.gate)
@@ -162,9 +166,6 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		if err := reachSource(ctx, h.roll); err != nil {
 			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), err), exitUnreachable}
 		}
-	}
-	if f.tether {
-		ctx = tethered(ctx, stdin, f.lease)
 	}
 	if j != nil && f.tally > 0 {
 		defer h.tally(j, m.Name(), f.tally)()

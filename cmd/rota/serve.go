@@ -1,18 +1,22 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
 
 func serveCmd() *cobra.Command {
-	var dir, listen, user, passwordFile, tokenFile, cert, key, ca string
+	var dir, listen, user, passwordFile, tokenFile, cert, key, ca, scratch string
+	var tether bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the embedded NATS server alone, for members to join",
@@ -65,7 +69,15 @@ certificate; with --ca it also asks members for theirs.`,
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "serving %s at %s; Ctrl-C ends it\n", dir, s.URL())
 			fmt.Fprintf(w, "a member, from this folder: %s run --group G --source none:?partitions=8 --own 'exec:sleep 1000'\n", self())
-			<-cmd.Context().Done()
+			ctx := cmd.Context()
+			if tether {
+				ctx = lastToGo(ctx, cmd.InOrStdin())
+			}
+			<-ctx.Done()
+			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it, or to read a word
+				s.Close()
+				return discard(scratch)
+			}
 			fmt.Fprintln(w, "ended")
 			return nil
 		},
@@ -79,7 +91,34 @@ certificate; with --ca it also asks members for theirs.`,
 	fl.StringVar(&cert, "cert", "", "the server's certificate, a PEM file")
 	fl.StringVar(&key, "key", "", "and its key")
 	fl.StringVar(&ca, "ca", "", "let in clients only whose certificate this PEM file vouches for")
+	fl.BoolVar(&tether, "tether", false, "end when standard input does, after those who hang on the same tether: for supervisors")
+	fl.StringVar(&scratch, "scratch", "", "a folder to remove when the tether is cut")
+	fl.MarkHidden("tether")
+	fl.MarkHidden("scratch")
 	return cmd
+}
+
+// lastToGo ends a while after stdin: members whose supervisor is gone leave at
+// once, and need the server for that.
+func lastToGo(ctx context.Context, stdin io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, stdin)
+		time.Sleep(2 * time.Second)
+		cancel()
+	}()
+	return ctx
+}
+
+// discard removes a folder that others may still be writing to.
+func discard(dir string) (err error) {
+	for range 50 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
 }
 
 // checkListen refuses what is not HOST:PORT.

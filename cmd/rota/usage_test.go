@@ -77,7 +77,8 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions=x: want a number from 1 to 100000`},
 
 		// Handlers.
-		{stream + "--handle wat", 64, `--handle "wat": want log, none, exec:CMD or http:URL`},
+		{stream + "--handle wat", 64, `--handle "wat": want log, none, sleep:TIME, exec:CMD or http:URL`},
+		{stream + "--handle sleep:long", 64, `--handle "sleep:long": want a time such as sleep:20ms`},
 		{stream + "--handle exec:", 64, `--handle "exec:": there is no command behind it`},
 		{stream + "--handle exec:no-such-command", 64, `--handle "exec:no-such-command": there is no such command: `},
 		{stream + "--handle http:", 64, `--handle "http:": want a whole URL, such as http://127.0.0.1:8080/handle`},
@@ -191,7 +192,10 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 		{[]string{"partitions", ""}, "remove"},
 		{[]string{"run", "--he"}, "--heartbeat"},
 		{[]string{"sim", "--faults", "cra"}, "crash"},
-		{[]string{"explain", ""}, ":4"}, // no group here: no names, and no files either
+		{[]string{"bench", "fail"}, "failover"},
+		{[]string{"bench", "failover", "--output", "j"}, "json"},
+		{[]string{"bench", "failover", "--report", ""}, ":16"}, // folders
+		{[]string{"explain", ""}, ":4"},                        // no group here: no names, and no files either
 	} {
 		code, stdout, _ := rotaRuns(t.Context(), append([]string{"__complete"}, c.typed...)...)
 		if code != 0 || !strings.Contains(stdout, c.want) {
