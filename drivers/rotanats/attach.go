@@ -27,7 +27,7 @@ type post struct {
 	Stream   time.Time  `json:"stream"`           // when the stream was made: another of the same name counts from 1 again
 	Start    uint64     `json:"start"`            // where the consumer began
 	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
-	Released bool       `json:"released"`         // its last owner has settled all it was given and will not ask again
+	Released bool       `json:"released"`         // its last owner has settled all it was given, as far as it knows, and will not ask again
 }
 
 // Metadata of our consumers.
@@ -112,16 +112,26 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 	if c.Token > own.Token() {
 		return nil, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), c.Token, rota.ErrLost)
 	}
+	// What the broker says of the consumer and our name in the post cross: with
+	// many partitions at once every question in a row is felt.
 	var info consumerInfo
-	err = s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+c.Consumer, nil, &info)
+	told := make(chan error, 1)
+	go func() { told <- s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+c.Consumer, nil, &info) }()
+	bind := c.Released
+	if bind {
+		err = s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Stream: c.Stream, Start: c.Start})
+	}
+	asked := <-told
 	switch {
-	case code(err) == codeNoConsumer:
-		return c, s.replace(ctx, own, c, short, nil)
 	case err != nil:
-		return nil, fmt.Errorf("rotanats: consumer %s: %w", c.Consumer, err)
-	case c.Released && info.NumAckPending == 0:
+		return nil, err
+	case code(asked) == codeNoConsumer:
+		return c, s.replace(ctx, own, c, short, nil)
+	case asked != nil:
+		return nil, fmt.Errorf("rotanats: consumer %s: %w", c.Consumer, asked)
+	case bind && info.NumAckPending == 0:
 		c.next = info.Delivered.Consumer + 1
-		return c, s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Stream: c.Stream, Start: c.Start})
+		return c, nil
 	}
 	return c, s.replace(ctx, own, c, short, &info)
 }

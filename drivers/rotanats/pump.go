@@ -174,9 +174,10 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	return p.release(brief)
 }
 
-// release lets the next owner use the consumer, if the broker, too, knows of
-// nothing open. Otherwise the next owner makes its own: that costs a moment, and
-// nothing else.
+// release lets the next owner use the consumer. It asks the broker whether
+// something is open after all; then it makes one of its own, which costs a moment
+// and nothing else. So here the last word about messages and the word that we are
+// gone may cross.
 func (p *pump) release(ctx context.Context) error {
 	select {
 	case p.s.door <- struct{}{}:
@@ -184,20 +185,23 @@ func (p *pump) release(ctx context.Context) error {
 	case <-ctx.Done():
 		return p.calm(ctx.Err())
 	}
-	if p.last != "" { // the broker answers when all before it is settled, too
-		msg := nats.NewMsg(p.last)
-		msg.Data = []byte("+ACK")
-		if err := p.own.Settle(func() error { _, err := p.s.request(ctx, msg); return err }); err != nil {
-			return p.calm(err)
-		}
-	}
-	var info consumerInfo
-	if err := p.s.ask(ctx, "CONSUMER.INFO."+p.s.set.stream+"."+p.claim.Consumer, nil, &info); err != nil || info.NumAckPending > 0 {
-		return p.calm(err)
-	}
+	settled := make(chan error, 1)
+	go func() { settled <- p.confirm(ctx) }()
 	q := p.claim.post
 	q.Released, q.Former = true, ""
-	return p.calm(p.s.record(ctx, p.own, p.claim, q))
+	err := p.s.record(ctx, p.own, p.claim, q)
+	return p.calm(errors.Join(<-settled, err))
+}
+
+// confirm waits until the broker has taken note of all that was settled: it
+// answers to the last when all before it is.
+func (p *pump) confirm(ctx context.Context) error {
+	if p.last == "" {
+		return nil
+	}
+	msg := nats.NewMsg(p.last)
+	msg.Data = []byte("+ACK")
+	return p.own.Settle(func() error { _, err := p.s.request(ctx, msg); return err })
 }
 
 // calm: all is settled; that it could not be said is no reason to fail.
