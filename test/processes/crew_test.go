@@ -30,7 +30,8 @@ import (
 const (
 	lease     = 2 * time.Second
 	heartbeat = 600 * time.Millisecond
-	patience  = 30 * time.Second // how long to wait for what must come
+	settle    = 500 * time.Millisecond // on two busy cores, a tenth of a second between two arrivals of one burst is nothing unusual
+	patience  = 60 * time.Second       // how long to wait for what must come
 )
 
 // An event is a line of a member's events, as far as it matters here:
@@ -125,7 +126,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 		return m
 	}
 	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.storeURL(address), "--source", source,
-		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String())
+		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--settle", settle.String())
 	m.run(append(argv, append(slices.Clone(c.tune), flags...)...), "ROTA_DEFECT="+c.defect)
 	return m
 }
@@ -135,9 +136,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
-	// On two busy cores, a tenth of a second between two arrivals of one burst is
-	// nothing unusual.
-	k := task{Partitions: c.parts, Quiet: true, Settle: 500 * time.Millisecond}
+	k := task{Partitions: c.parts, Quiet: true}
 	for i := range n {
 		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))
 	}
@@ -163,7 +162,7 @@ func (c *crew) enlist(label string) *member {
 // be runs this program as members that use the library.
 func (m *member) be(k task) {
 	m.c.Helper()
-	k.Group, k.Store, k.Gate = m.c.group, m.c.storeURL(""), m.gate
+	k.Group, k.Store, k.Gate, k.Settle = m.c.group, m.c.storeURL(""), m.gate, settle
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
