@@ -83,12 +83,12 @@ func (k *packer) keep(a *packing) {
 // restore makes a plan that was kept the one in the making.
 func (k *packer) restore(a *packing) {
 	for _, i := range k.loose {
-		if k.at[i] != None {
+		if k.at[i] != None && k.at[i] != a.at[i] {
 			k.take(i)
 		}
 	}
 	for _, i := range k.loose {
-		if a.at[i] != None {
+		if k.at[i] == None && a.at[i] != None {
 			k.put(i, a.at[i])
 		}
 	}
