@@ -54,7 +54,7 @@ func TestS1_Pack_AheadOfThePaper(t *testing.T) {
 	if raceEnabled {
 		e.Seeds, e.Steps = 1, 60 // the detector makes it thirty times slower, and nothing here is shared
 	}
-	for _, price := range []float64{0.5, 1.5, 2, 10} {
+	for _, price := range []float64{0.5, 1.5, 3, 5, 10} {
 		e.Algorithms = append(e.Algorithms, Pack(price))
 	}
 	rows, err := e.Run(t.Context())
