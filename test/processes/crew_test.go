@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -86,7 +87,6 @@ type member struct {
 	session string
 	leads   bool
 	over    bool
-	frozen  bool
 	owns    map[string]uint64 // partition → token, started and not drained
 	in      map[string]bool   // partitions in which a handler is at work
 	events  []event
@@ -323,6 +323,9 @@ func (c *crew) order(words ...string) error {
 	return nil
 }
 
+// errBroken: a promise was broken, as opposed to something that took too long.
+var errBroken = errors.New("a promise was broken")
+
 // judge asks rota check about everything that was told and received.
 func (c *crew) judge() error {
 	files, err := filepath.Glob(filepath.Join(c.dir, "*.jsonl"))
@@ -331,6 +334,9 @@ func (c *crew) judge() error {
 	}
 	c.sink.flush()
 	out, err := exec.Command(c.rota, append([]string{"check"}, files...)...).CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+		return fmt.Errorf("%w: %s", errBroken, out)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -92,7 +92,6 @@ func (c *crew) each(cmd scenario.Command) error {
 	for _, m := range all {
 		switch cmd.Verb {
 		case "kill":
-			c.note(func() { m.frozen = true }) // and silent: what it still says was said before
 			m.signal(syscall.SIGKILL)
 		case "leave":
 			m.signal(syscall.SIGTERM)

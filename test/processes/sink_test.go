@@ -30,7 +30,7 @@ type sink struct {
 	mu   sync.Mutex
 
 	pause    time.Duration // before an effect is taken
-	hung     string        // of this partition none is, for now
+	hung     string        // a partition whose effects are neither taken nor refused: whoever sends one waits
 	uneven   bool          // the higher a partition's number, the slower
 	highest  map[string]uint64
 	next     map[string]int // what is to come first: everything below was accepted

@@ -106,6 +106,7 @@ func (w *way) trial(c *crew, phase time.Duration) (late int, err error) {
 		if err := c.order("drain", "v"); err != nil {
 			return 0, err
 		}
+		c.until("the plan to take something from v", func() bool { return v.told("revoke") > 0 })
 	}
 	v.signal(syscall.SIGSTOP)
 	if w.then != nil {
@@ -141,7 +142,7 @@ func (m *member) silentAfterItsLease() (err error) {
 			end = max(end, e.Lease)
 		case "handle", "settled":
 			if e.Boot > end {
-				err = errors.Join(err, fmt.Errorf("%s: %s of %s %v after its lease", m.label, e.Event, e.Partition, time.Duration(e.Boot-end)))
+				err = errors.Join(err, fmt.Errorf("%w: %s: %s of %s %v after its lease", errBroken, m.label, e.Event, e.Partition, time.Duration(e.Boot-end)))
 			}
 		}
 	}
