@@ -160,10 +160,14 @@ func jetStreamBook(url string, replicas int) notebook {
 			})
 		},
 		words: func(ctx context.Context, kv jetstream.KeyValue) ([]string, error) {
-			words, err := kv.Keys(ctx)
-			if errors.Is(err, jetstream.ErrNoKeysFound) {
-				err = nil
-			}
+			var words []string
+			err := leaderless(ctx, func(ctx context.Context) (err error) {
+				words, err = kv.Keys(ctx)
+				if errors.Is(err, jetstream.ErrNoKeysFound) {
+					err = nil
+				}
+				return err
+			})
 			return words, err
 		},
 	}
