@@ -1,6 +1,7 @@
 package rotanats
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -21,6 +22,11 @@ import (
 // who uses it. It changes by compare-and-set, to the same or a higher token. Names
 // alone cannot tell: to find one's predecessor among ten thousand consumers, all
 // would have to be listed.
+//
+// It is kept twice. On disk, where it changes when a consumer is replaced. And in
+// the server's memory, where whoever comes enters its name first and whoever goes
+// notes that the consumer is free: a hand-over that waits for no disk. What memory
+// has lost was not released, and the consumer is replaced.
 type post struct {
 	Token    rota.Token `json:"token"`
 	Consumer string     `json:"consumer"`
@@ -63,7 +69,8 @@ type pair struct {
 type claim struct {
 	post
 	key  string   // of the post
-	rev  rota.Rev // of the post
+	disk rota.Rev // of the post on disk
+	memo rota.Rev // of the post in memory
 	next uint64   // number of the next delivery
 	all  bool     // settling one settles all before it
 }
@@ -94,46 +101,83 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	return c, err
 }
 
-// claim is one attempt, by what is known of the stream.
+// claim is one attempt, by what is known of the stream. Once its name is in memory
+// nobody with a lower token gets to use or to replace the consumer, and nobody
+// takes it for released.
 func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*claim, error) {
 	key, short := s.place(own.Partition())
 	c := &claim{key: key, all: !f.queue}
-	e, err := s.posts.Get(ctx, key)
-	switch {
-	case errors.Is(err, rota.ErrNotFound):
-		return c, s.replace(ctx, own, c, short, nil)
-	case err != nil:
+	memo, rev, err := s.post(ctx, s.memos, own, key)
+	if err != nil {
 		return nil, err
 	}
-	c.rev = e.Rev
-	if err := json.Unmarshal(e.Value, &c.post); err != nil {
-		return nil, fmt.Errorf("rotanats: the post of %s: %w", own.Partition(), err)
+	c.memo = rev
+	// What else there is to ask crosses with our name: with many partitions at once
+	// every question in a row is felt.
+	named := make(chan error, 1)
+	mine := memo
+	mine.Token, mine.Released = own.Token(), false
+	go func() { named <- s.record(ctx, s.memos, own, key, mine, &c.memo) }()
+	if !memo.Released {
+		old, err := s.former(ctx, own, c)
+		if err := cmp.Or(<-named, err); err != nil {
+			return nil, err
+		}
+		return c, s.replace(ctx, own, c, short, old)
 	}
-	if c.Token > own.Token() {
-		return nil, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), c.Token, rota.ErrLost)
-	}
-	// What the broker says of the consumer and our name in the post cross: with
-	// many partitions at once every question in a row is felt.
-	var info consumerInfo
-	told := make(chan error, 1)
-	go func() { told <- s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+c.Consumer, nil, &info) }()
-	bind := c.Released
-	if bind {
-		err = s.record(ctx, own, c, post{Token: own.Token(), Consumer: c.Consumer, Stream: c.Stream, Start: c.Start})
-	}
-	asked := <-told
-	switch {
-	case err != nil:
+	info, err := s.info(ctx, memo.Consumer)
+	if err := cmp.Or(<-named, err); err != nil {
 		return nil, err
-	case code(asked) == codeNoConsumer:
-		return c, s.replace(ctx, own, c, short, nil)
-	case asked != nil:
-		return nil, fmt.Errorf("rotanats: consumer %s: %w", c.Consumer, asked)
-	case bind && info.NumAckPending == 0:
-		c.next = info.Delivered.Consumer + 1
+	}
+	if info != nil && info.NumAckPending == 0 {
+		c.post, c.next = mine, info.Delivered.Consumer+1
 		return c, nil
 	}
-	return c, s.replace(ctx, own, c, short, &info)
+	if info, err = s.former(ctx, own, c); err != nil {
+		return nil, err
+	}
+	return c, s.replace(ctx, own, c, short, info)
+}
+
+// post reads one: nothing if there is none, an error if it is a successor's.
+func (s *source) post(ctx context.Context, from *store, own rota.Ownership, key string) (p post, rev rota.Rev, err error) {
+	e, err := from.Get(ctx, key)
+	switch {
+	case errors.Is(err, rota.ErrNotFound):
+		return p, 0, nil
+	case err != nil:
+		return p, 0, err
+	}
+	if err := json.Unmarshal(e.Value, &p); err != nil {
+		return p, 0, fmt.Errorf("rotanats: the post of %s: %w", own.Partition(), err)
+	}
+	if p.Token > own.Token() {
+		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), p.Token, rota.ErrLost)
+	}
+	return p, e.Rev, nil
+}
+
+// former reads the post on disk into c, and asks for the consumer it names, which
+// may be gone.
+func (s *source) former(ctx context.Context, own rota.Ownership, c *claim) (*consumerInfo, error) {
+	var err error
+	if c.post, c.disk, err = s.post(ctx, s.posts, own, c.key); err != nil || c.Consumer == "" {
+		return nil, err
+	}
+	return s.info(ctx, c.Consumer)
+}
+
+// info is what the broker says of a consumer, nil if it has none of that name.
+func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, error) {
+	var info consumerInfo
+	err := s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+consumer, nil, &info)
+	if code(err) == codeNoConsumer {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rotanats: consumer %s: %w", consumer, err)
+	}
+	return &info, nil
 }
 
 // replace makes a new consumer in the place of c's.
@@ -175,13 +219,13 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		err = s.sameStream(ctx, f)
 	}
 	if err == nil {
-		err = s.record(ctx, own, c, next)
+		err = s.record(ctx, s.posts, own, c.key, next, &c.disk)
 	}
 	if err != nil {
 		s.remove(context.WithoutCancel(ctx), own, next.Consumer) // nobody will know of it
 		return err
 	}
-	c.next = 1
+	c.post, c.next = next, 1
 	if !f.queue {
 		if err := s.remove(ctx, own, former); err != nil {
 			return err
@@ -201,18 +245,18 @@ func (s *source) sameStream(ctx context.Context, f *facts) error {
 	return err
 }
 
-// record changes the post. Losing means that another owner has come.
-func (s *source) record(ctx context.Context, own rota.Ownership, c *claim, p post) error {
+// record changes the post at a revision. Losing means that another owner has come.
+func (s *source) record(ctx context.Context, to *store, own rota.Ownership, key string, p post, at *rota.Rev) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	return own.Settle(func() error {
-		rev, err := s.posts.Put(ctx, c.key, text, c.rev)
+		rev, err := to.Put(ctx, key, text, *at)
 		if err != nil {
 			return fmt.Errorf("the post of %s: %w", own.Partition(), err)
 		}
-		c.post, c.rev = p, rev
+		*at = rev
 		return nil
 	})
 }

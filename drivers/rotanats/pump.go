@@ -189,7 +189,7 @@ func (p *pump) release(ctx context.Context) error {
 	go func() { settled <- p.confirm(ctx) }()
 	q := p.claim.post
 	q.Released, q.Former = true, ""
-	err := p.s.record(ctx, p.own, p.claim, q)
+	err := p.s.record(ctx, p.s.memos, p.own, p.claim.key, q, &p.claim.memo)
 	return p.calm(errors.Join(<-settled, err))
 }
 

@@ -31,15 +31,19 @@ import (
 // handled but not settled when its owner died comes again.
 func Source(address string, opts ...Option) rota.Source {
 	l := newLink(address, opts)
-	s := &source{link: l, posts: newStore(l, sourceBucket), door: make(chan struct{}, doorWidth)}
+	s := &source{link: l, posts: newStore(l, postBucket), memos: newStore(l, memoBucket), door: make(chan struct{}, doorWidth)}
+	s.memos.memory = true
 	if l.bad == nil {
 		l.bad = s.check()
 	}
 	return s
 }
 
-// sourceBucket holds which consumer of a partition is the present one.
-const sourceBucket = "rota-sources"
+// Where posts are kept, on disk and in memory.
+const (
+	postBucket = "rota-sources"
+	memoBucket = "rota-sources-now"
+)
 
 // doorWidth is how many partitions may attach or release at a time. Of a thousand
 // at once most had not attached after a minute: an answer that is late makes ask
@@ -49,6 +53,7 @@ const doorWidth = 32
 type source struct {
 	*link
 	posts *store
+	memos *store
 	door  chan struct{} // holds a token for each that attaches or releases
 
 	mu    sync.Mutex

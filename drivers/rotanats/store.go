@@ -41,6 +41,7 @@ func Check(address string, opts ...Option) error {
 type store struct {
 	*link
 	name   string // of the bucket
+	memory bool   // to be made in the server's memory
 	mu     sync.Mutex
 	bucket *bucket // as the server has it; nil until it was looked at
 }
@@ -364,7 +365,13 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var info streamInfo
-	if err := s.find(ctx, s.stream(), s.config(), &info); err != nil {
+	config := s.config()
+	err := s.find(ctx, s.stream(), config, &info)
+	if s.memory && code(err) != 0 {
+		config.Storage = jetstream.FileStorage // an account may have no memory to its name
+		err = s.find(ctx, s.stream(), config, &info)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
@@ -392,10 +399,14 @@ func (s *store) forget() {
 // config is that of a bucket as NATS's own clients make it, but without direct
 // gets, and with an echo.
 func (s *store) config() *jetstream.StreamConfig {
+	storage := jetstream.FileStorage
+	if s.memory {
+		storage = jetstream.MemoryStorage
+	}
 	return &jetstream.StreamConfig{
 		Name: s.stream(), Subjects: []string{"$KV." + s.name + ".>"}, Description: "records of rota",
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
+		Storage: storage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
 		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
 		Replicas:  s.set.replicas,
 	}
