@@ -71,7 +71,7 @@ type Config struct {
 
 	Lease     time.Duration // 5 s: how long a member that is silent keeps what it owns
 	Heartbeat time.Duration // 2 s: how often the lease is renewed; two, and the tenth of the lease that stopping takes, must fit into it
-	Settle    time.Duration // 150 ms: how long it must be quiet after an arrival, so that a burst is one plan
+	Settle    time.Duration // 100 ms: how long it must be quiet after an arrival, so that a burst is one plan
 	Drain     time.Duration // 30 s: how long a partition may take to stop before its process is ended
 	Grace     time.Duration // 1 s: how long a partition stays away from the member that gave it up
 	Orphan    time.Duration // 30 s: how long Run hopes for the store once its lease is over

@@ -159,7 +159,7 @@ func TestS2_Knobs_Defaults(t *testing.T) {
 		with func(*rota.Config)
 		want [7]time.Duration // lease, heartbeat, settle, drain, grace, orphan, return
 	}{
-		{func(*rota.Config) {}, [...]time.Duration{5 * sec, 2 * sec, 150 * ms, 30 * sec, sec, 30 * sec, 0}},
+		{func(*rota.Config) {}, [...]time.Duration{5 * sec, 2 * sec, 100 * ms, 30 * sec, sec, 30 * sec, 0}},
 		{func(c *rota.Config) {
 			c.Settle, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
 		}, [...]time.Duration{5 * sec, 2 * sec, 0, 30 * sec, 0, 0, 0}},

@@ -540,13 +540,13 @@ func TestBatchesGoOnBehindWhatIsDone(t *testing.T) {
 			t.Error(err)
 		}
 		want := []string{
-			"200ms 0/1 1/1 2/1 3/1 4/1 5/1",
-			"200ms 2/1 3/1 4/1 5/1",
-			"300ms 2/2 3/1 4/1 5/1",
-			"400ms 3/2 4/1 5/1", // the failure of a call is that of the first not done
-			"400ms 4/1 5/1",     // 3 is dead
-			"500ms 4/2 5/1",
-			"500ms 5/1", // 4 is dead
+			"100ms 0/1 1/1 2/1 3/1 4/1 5/1",
+			"100ms 2/1 3/1 4/1 5/1",
+			"200ms 2/2 3/1 4/1 5/1",
+			"300ms 3/2 4/1 5/1", // the failure of a call is that of the first not done
+			"300ms 4/1 5/1",     // 3 is dead
+			"400ms 4/2 5/1",
+			"400ms 5/1", // 4 is dead
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -94,12 +94,15 @@ func (r *run) confirm() {
 
 func (r *run) progress(n int) { r.moved.Add(int64(n)) }
 
-func (r *run) asked() bool {
+func (r *run) asked() bool { return r.told() || r.ctx.Err() != nil }
+
+// told: it was told to stop.
+func (r *run) told() bool {
 	select {
 	case <-r.stop:
 		return true
 	default:
-		return r.ctx.Err() != nil
+		return false
 	}
 }
 

@@ -187,18 +187,43 @@ func (s *session) bug(b core.Bug) error {
 }
 
 // gather takes what else has come in with ev: the core decides once for all of
-// it. When a thousand partitions stop, that is a thousand times less.
+// it. When a thousand partitions stop, that is a thousand times less. Partitions
+// that were told to stop together do so within a moment, and the first of them
+// waits that long: otherwise all others would wait until its word is written.
 func (s *session) gather(ev core.Event) []core.Event {
 	s.batch = append(s.batch[:0], ev)
+	var enough <-chan time.Time
 	for len(s.batch) < cap(s.inbox) {
+		if len(s.inbox) == 0 {
+			if ev.Kind != core.Stopped || !s.stopping(len(s.batch)) {
+				break
+			}
+			if enough == nil {
+				enough = time.After(moment)
+			}
+		}
 		select {
-		case ev := <-s.inbox:
-			s.batch = append(s.batch, ev)
-		default:
+		case next := <-s.inbox:
+			s.batch = append(s.batch, next)
+		case <-enough:
 			return s.batch
 		}
 	}
 	return s.batch
+}
+
+// moment is within what partitions stop that were told to at once, if their
+// handlers are quick or keep step.
+const moment = time.Millisecond
+
+// stopping: more than n partitions were told to stop.
+func (s *session) stopping(n int) bool {
+	for _, r := range s.runs {
+		if r.told() {
+			n--
+		}
+	}
+	return n < 0
 }
 
 // step gives the core events and does what it says.

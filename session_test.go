@@ -3,7 +3,9 @@ package rota_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // TestABugStopsEverythingAndDoesNotSpread: a broken assertion ends the member
@@ -123,5 +126,65 @@ func TestClocksThatComeApartCostTheLease(t *testing.T) {
 		if len(told) != 2 || told[0] != rota.EventPaused || told[1] != rota.EventResumed {
 			t.Errorf("told %v, want one pause and one resume", told)
 		}
+	})
+}
+
+// slowStore takes 3 ms for a write, and counts plans.
+type slowStore struct {
+	*rotatest.MemStore
+	plans atomic.Int32
+}
+
+func (s *slowStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	if strings.HasSuffix(key, "/plan") {
+		s.plans.Add(1)
+	}
+	time.Sleep(3 * time.Millisecond)
+	return s.MemStore.Put(ctx, key, value, prev)
+}
+
+// TestPartitionsThatStopTogetherMoveTogether: three owners are told to stop twelve
+// partitions, which do so one after the other within a moment. That is one
+// acknowledgement of each owner and at most two plans that grant: the second for
+// what is acknowledged while the first is written.
+func TestPartitionsThatStopTogetherMoveTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowStore{MemStore: rotatest.NewMemStore()}
+		var names []string
+		for i := range 48 {
+			names = append(names, fmt.Sprintf("q%02d", i))
+		}
+		var nth atomic.Int32
+		var wg sync.WaitGroup
+		var leaves []func()
+		join := func(name string) {
+			src := rota.Func(names, func(ctx context.Context, own rota.Ownership) error {
+				own.Started()
+				<-own.Stop()
+				time.Sleep(10*time.Millisecond + time.Duration(nth.Add(1))*50*time.Microsecond)
+				return nil
+			})
+			m, err := rota.New(rota.Config{Group: "g", Name: name, Store: st, NewGroup: true, Source: src})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			leaves = append(leaves, cancel)
+			wg.Go(func() { m.Run(ctx) })
+			time.Sleep(time.Second)
+		}
+		join("c1")
+		join("c2")
+		join("c3")
+		nth.Store(0)
+		before := st.plans.Load()
+		join("c4")
+		if moved, plans := nth.Load(), st.plans.Load()-before; moved != 12 || plans > 3 {
+			t.Errorf("%d partitions moved by %d writes of the plan, want 12 by 3 at most: one that revokes and two that grant", moved, plans)
+		}
+		for _, leave := range leaves {
+			leave()
+		}
+		wg.Wait()
 	})
 }

@@ -27,7 +27,7 @@ type memberFlags struct {
 
 func runCmd() *cobra.Command {
 	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
-		settle: 150 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
+		settle: 100 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run one member of a group",

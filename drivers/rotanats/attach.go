@@ -34,6 +34,8 @@ type post struct {
 	Start    uint64     `json:"start"`            // where the consumer began
 	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
 	Released bool       `json:"released"`         // its last owner has settled all it was given, as far as it knows, and will not ask again
+
+	Each time.Duration `json:"each,omitempty"` // what a message took its last owner, lately
 }
 
 // Metadata of our consumers.
@@ -49,15 +51,19 @@ const codeNoConsumer = 10014
 // would only break the order.
 const ackTime = 7 * 24 * time.Hour
 
-// consumerInfo is what JetStream tells of a consumer.
+// consumerInfo is what we read of what JetStream tells of a consumer. To read all
+// of it would take longer than all else about it.
 type consumerInfo struct {
 	answer
-	Name          string                   `json:"name"`
-	Config        jetstream.ConsumerConfig `json:"config"`
-	Delivered     pair                     `json:"delivered"`
-	AckFloor      pair                     `json:"ack_floor"`
-	NumAckPending int                      `json:"num_ack_pending"`
-	NumPending    uint64                   `json:"num_pending"`
+	Name   string `json:"name"`
+	Config struct {
+		FilterSubject string            `json:"filter_subject"`
+		Metadata      map[string]string `json:"metadata"`
+	} `json:"config"`
+	Delivered     pair   `json:"delivered"`
+	AckFloor      pair   `json:"ack_floor"`
+	NumAckPending int    `json:"num_ack_pending"`
+	NumPending    uint64 `json:"num_pending"`
 }
 
 type pair struct {

@@ -68,6 +68,9 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 		return nil, err
 	}
 	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, q: firstQuestion, window: min(firstAsk, s.set.prefetch)}
+	if c.Each > 0 {
+		p.learn(c.Each, 1)
+	}
 	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
 	if p.sub, err = nc.ChanSubscribe(nats.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
@@ -188,7 +191,7 @@ func (p *pump) release(ctx context.Context) error {
 	settled := make(chan error, 1)
 	go func() { settled <- p.confirm(ctx) }()
 	q := p.claim.post
-	q.Released, q.Former = true, ""
+	q.Released, q.Former, q.Each = true, "", p.each
 	err := p.s.record(ctx, p.s.memos, p.own, p.claim.key, q, &p.claim.memo)
 	return p.calm(errors.Join(<-settled, err))
 }

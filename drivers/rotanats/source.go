@@ -56,6 +56,8 @@ type source struct {
 	memos *store
 	door  chan struct{} // holds a token for each that attaches or releases
 
+	warming sync.Mutex
+
 	mu    sync.Mutex
 	facts *facts
 }
@@ -248,6 +250,18 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 			return present, nil
 		}
 	}
+}
+
+// Prepare does what the first to attach would wait for: it connects, and looks at
+// the stream and the bucket.
+func (s *source) Prepare(ctx context.Context, _ rota.Partition) error {
+	s.warming.Lock() // one asks for all
+	defer s.warming.Unlock()
+	if _, err := s.look(ctx); err != nil {
+		return err
+	}
+	_, err := s.memos.open(ctx)
+	return err
 }
 
 // How long a broker may be away, or be of no use, before rota is told.

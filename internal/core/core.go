@@ -96,7 +96,7 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 		Drain:     30 * time.Second,
 		Orphan:    30 * time.Second,
 		Grace:     time.Second,
-		Settle:    150 * time.Millisecond,
+		Settle:    100 * time.Millisecond,
 		SettleMax: 2 * time.Second,
 		Guard:     30 * time.Millisecond,
 		Retry:     100 * time.Millisecond,
