@@ -118,31 +118,45 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 		return nil, err
 	}
 	c.memo = rev
-	// What else there is to ask crosses with our name: with many partitions at once
+	// Our name and what else there is to ask cross: with many partitions at once
 	// every question in a row is felt.
-	named := make(chan error, 1)
-	mine := memo
-	mine.Token, mine.Released = own.Token(), false
-	go func() { named <- s.record(ctx, s.memos, own, key, mine, &c.memo) }()
-	if !memo.Released {
-		old, err := s.former(ctx, own, c)
-		if err := cmp.Or(<-named, err); err != nil {
+	var info *consumerInfo
+	told := make(chan error, 1)
+	go func() {
+		var err error
+		if memo.Released {
+			info, err = s.info(ctx, memo.Consumer)
+		} else {
+			info, err = s.former(ctx, own, c)
+		}
+		told <- err
+	}()
+	noted, err := s.enter(ctx, own, c, memo)
+	if err := cmp.Or(err, <-told); err != nil {
+		return nil, err
+	}
+	if memo.Released {
+		if noted && info != nil && info.NumAckPending == 0 {
+			c.post, c.next = memo, info.Delivered.Consumer+1
+			return c, nil
+		}
+		if info, err = s.former(ctx, own, c); err != nil {
 			return nil, err
 		}
-		return c, s.replace(ctx, own, c, short, old)
-	}
-	info, err := s.info(ctx, memo.Consumer)
-	if err := cmp.Or(<-named, err); err != nil {
-		return nil, err
-	}
-	if info != nil && info.NumAckPending == 0 {
-		c.post, c.next = mine, info.Delivered.Consumer+1
-		return c, nil
-	}
-	if info, err = s.former(ctx, own, c); err != nil {
-		return nil, err
 	}
 	return c, s.replace(ctx, own, c, short, info)
+}
+
+// enter puts our name into memory. A server that has no room for it is no reason
+// not to work: the consumer is then replaced, by us and by whoever comes next.
+func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, memo post) (noted bool, err error) {
+	memo.Token, memo.Released = own.Token(), false
+	err = s.record(ctx, s.memos, own, c.key, memo, &c.memo)
+	if code(err) != 0 {
+		s.set.log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // post reads one: nothing if there is none, an error if it is a successor's.

@@ -191,7 +191,7 @@ func (p *pump) release(ctx context.Context) error {
 	settled := make(chan error, 1)
 	go func() { settled <- p.confirm(ctx) }()
 	q := p.claim.post
-	q.Released, q.Former, q.Each = true, "", p.each
+	q.Token, q.Released, q.Former, q.Each = p.own.Token(), true, "", p.each
 	err := p.s.record(ctx, p.s.memos, p.own, p.claim.key, q, &p.claim.memo)
 	return p.calm(errors.Join(<-settled, err))
 }

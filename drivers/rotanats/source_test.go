@@ -146,7 +146,9 @@ func TestSourceCluster(t *testing.T) {
 
 // TestConsumersChangeHands: an owner that stops in good order leaves its JetStream
 // consumer to the next, with messages flowing and more fetched than handled; one
-// that is cut off does not.
+// that is cut off does not. Nor does anybody if the server has lost, or has no room
+// for, the note that says so: then the next owner replaces the consumer, and goes on
+// behind what was settled all the same.
 func TestConsumersChangeHands(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -222,6 +224,43 @@ func TestConsumersChangeHands(t *testing.T) {
 	}
 	if err := leave(); err != nil {
 		t.Fatal(err)
+	}
+	const memory = "KV_rota-sources-now"
+	st, err := b.js.Stream(t.Context(), memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := st.CachedInfo().Config
+	if full.Storage != jetstream.MemoryStorage {
+		t.Errorf("hand-overs are noted on %v", full.Storage)
+	}
+	full.MaxBytes, full.Discard = 10, jetstream.DiscardNew
+	again := l.again
+	for _, without := range []struct {
+		what string
+		by   func() error
+	}{
+		{"its memory", func() error { return b.js.DeleteStream(t.Context(), memory) }},
+		{"room in memory", func() error { _, err := b.js.UpdateStream(t.Context(), full); return err }},
+	} {
+		left := consumers()
+		if err := without.by(); err != nil {
+			t.Fatal(err)
+		}
+		_, _, leave = run("d")
+		flow(10)
+		l.wait("the next goes on without "+without.what, 20*time.Second, reached(sent))
+		for _, n := range consumers() {
+			if slices.Contains(left, n) {
+				t.Errorf("the server is without %s, and the next owner goes on with consumer %s", without.what, n)
+			}
+		}
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.again != again {
+		t.Errorf("%d messages came again that were settled", l.again-again)
 	}
 }
 
