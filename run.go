@@ -55,12 +55,14 @@ func (s *session) startRun(a *core.Action) {
 
 // end asks the run to stop: gracefully, or at once. Because is for people.
 func (r *run) end(now bool, because string) {
+	if now {
+		r.lost.Store(true) // first: or a source might still stop in good order, which it has no time for
+	}
 	r.once.Do(func() {
 		r.s.tellRun(EventStop, r, because)
 		close(r.stop)
 	})
 	if now {
-		r.lost.Store(true)
 		r.cancel()
 	}
 }

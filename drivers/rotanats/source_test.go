@@ -44,10 +44,16 @@ func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) 
 	for _, f := range tune {
 		f(&c)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := js.CreateStream(ctx, c); err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(30 * time.Second); ; { // a cluster that elects does not answer
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := js.CreateStream(ctx, c)
+		cancel()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 	for i := range 3 {
 		b.names = append(b.names, fmt.Sprintf("%s.in.%d", b.stream, i))
