@@ -32,6 +32,7 @@ type pump struct {
 	each   time.Duration // what a message takes, lately
 	ending bool          // nothing more is asked for
 	last   string        // where the newest settled message was settled
+	astray bool          // the broker has delivered more than has come, the last time it said so
 }
 
 // Timing of a pump.
@@ -248,6 +249,7 @@ func (p *pump) take(msg *nats.Msg) error {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
 	p.wanted--
+	p.astray = false
 	if at.delivery != p.claim.next || at.tries != 1 {
 		return errBroken
 	}
@@ -270,7 +272,7 @@ func (p *pump) take(msg *nats.Msg) error {
 func (p *pump) word(status string, msg *nats.Msg) error {
 	switch status {
 	case "100": // it still has it
-		return nil
+		return p.pulse(msg)
 	case "404", "408", "409":
 		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 		if err == nil {
@@ -279,6 +281,22 @@ func (p *pump) word(status string, msg *nats.Msg) error {
 		}
 	}
 	return fmt.Errorf("rotanats: consumer %s: %s %s", p.claim.Consumer, status, msg.Header.Get("Description"))
+}
+
+// pulse looks at how much the broker says it has delivered: what went to somebody
+// else, whom we do not know of, would show by its number only when the next one
+// comes. Replicas count a moment before they send, so it takes two in a row.
+func (p *pump) pulse(msg *nats.Msg) error {
+	last, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Consumer"), 10, 64)
+	if err != nil || last < p.claim.next {
+		p.astray = false
+		return nil
+	}
+	if p.astray {
+		return errBroken
+	}
+	p.astray = true
+	return nil
 }
 
 // hand delivers the batch and settles what is done, until all of it is.

@@ -270,6 +270,48 @@ func TestConsumersChangeHands(t *testing.T) {
 	}
 }
 
+// TestMessageThatWentAstrayComes: somebody whom the owner does not know of gets a
+// message of its consumer, and no further one tells it so by its number.
+func TestMessageThatWentAstrayComes(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	l := newLedger(t)
+	l.member("a", rotatest.NewMemStore(), b.Source())
+	p, sent := b.names[0], 0
+	publish := func() {
+		t.Helper()
+		sent++
+		if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, sent)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handled := func() bool { return l.done[p] == sent }
+	publish()
+	l.wait("the first message", 20*time.Second, handled)
+	st, err := b.js.Stream(t.Context(), b.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var consumer string
+	for info := range st.ListConsumers(t.Context()).Info() {
+		if info.Config.FilterSubject == p {
+			consumer = info.Name
+		}
+	}
+	thief, err := b.js.Conn().SubscribeSync(nats.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.js.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+b.stream+"."+consumer, thief.Subject, []byte(`{"batch":1,"expires":60000000000}`)); err != nil {
+		t.Fatal(err)
+	}
+	stolen := func() bool { n, _, err := thief.Pending(); return err == nil && n > 0 }
+	for !stolen() { // the owner has asked before, for several
+		publish()
+		l.wait("the next message, also if it went astray", 20*time.Second, handled)
+	}
+}
+
 // TestStreamMadeAgainBeginsAtOne deletes a stream and makes another of the same
 // name: all of its messages must come, whatever was settled of the former one. The
 // consumer was replaced before, so that there is a number to mistake.
