@@ -61,6 +61,7 @@ var (
 	mutRevokeTakenBack    bool // R22
 	mutLostRoster         bool // R23
 	mutLostState          bool // R24
+	mutEvictedReturns     bool // R25
 )
 
 var mutants = map[string]*bool{
@@ -115,6 +116,7 @@ var mutants = map[string]*bool{
 	"R22": &mutRevokeTakenBack,
 	"R23": &mutLostRoster,
 	"R24": &mutLostState,
+	"R25": &mutEvictedReturns,
 }
 
 // Mutate takes the rule with the given id out until undo is called. The

@@ -56,6 +56,7 @@ const (
 	mutRevokeTakenBack    = false // R22
 	mutLostRoster         = false // R23
 	mutLostState          = false // R24
+	mutEvictedReturns     = false // R25
 )
 
 // Mutate takes the rule with the given id out, where the build allows it.

@@ -91,8 +91,8 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 		p.reread = true // late, or the store has lost the newer one: look
 		return true
 	}
-	if was != nil && was.State.Ended() && !m.State.Ended() {
-		n.storeLost() // nobody comes back from the dead, unless the store forgot
+	if was != nil && rank(m.State) < rank(was.State) && !(mutEvictedReturns && was.State == record.Evicted) {
+		n.storeLost() // nobody comes back from an eviction or from the dead, unless the store forgot
 		return true
 	}
 	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false

@@ -110,4 +110,5 @@ var Table = []Defect{
 	{"R22", "revoke taken back", Core, played, ""},
 	{"R23", "plan whose roster the store lost waited for", Core, told, ""},
 	{"R24", "eviction that the store lost not missed", Core, told, ""},
+	{"R25", "evicted member that beats again believed", Core, told, ""},
 }
