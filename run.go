@@ -96,7 +96,7 @@ func (r *run) confirm() {
 
 func (r *run) progress(n int) { r.moved.Add(int64(n)) }
 
-func (r *run) asked() bool { return r.told() || r.ctx.Err() != nil }
+func (r *run) asked() bool { return r.told() || r.lost.Load() || r.ctx.Err() != nil }
 
 // told: it was told to stop.
 func (r *run) told() bool {
