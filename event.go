@@ -40,7 +40,7 @@ const (
 const (
 	EventHandle  EventKind = "handle"  // the handler is called
 	EventHandled EventKind = "handled" // it returned
-	EventSettled EventKind = "settled" // the source settled what it delivered
+	EventSettled EventKind = "settled" // the source settled what it delivered; its time is when it began to
 	EventRefused EventKind = "refused" // the source wanted to settle and may not any more
 	EventLease   EventKind = "lease"   // the lease is a new one
 )

@@ -46,9 +46,15 @@ func (o Ownership) Settle(f func() error) error {
 		o.r.trace(EventRefused, Message{}, err)
 		return err
 	}
+	// Its time is when it began: it may be on its way to the broker for a while, and
+	// its process be frozen meanwhile.
+	var began Event
+	if o.r.traced() {
+		began = o.r.s.stamp(Event{Kind: EventSettled, Partition: o.r.name, Token: Token(o.r.token)})
+	}
 	err := f()
-	if err == nil {
-		o.r.trace(EventSettled, Message{}, nil)
+	if err == nil && o.r.traced() {
+		o.r.s.m.trace(began)
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func (s *session) tellFailed(r *run, msg *Message, err error) {
 
 // trace tells of one message, or of a settlement, to whoever wants to know.
 func (r *run) trace(k EventKind, msg Message, err error) {
-	if r.s.m.cfg.Trace == nil || !r.s.m.cfg.TraceMessages {
+	if !r.traced() {
 		return
 	}
 	e := Event{Kind: k, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt}
@@ -74,6 +74,9 @@ func (r *run) trace(k EventKind, msg Message, err error) {
 	}
 	r.s.m.trace(r.s.stamp(e))
 }
+
+// traced: whoever listens wants to hear of single messages, too.
+func (r *run) traced() bool { return r.s.m.cfg.Trace != nil && r.s.m.cfg.TraceMessages }
 
 func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 	for i := range msgs {

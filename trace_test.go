@@ -99,6 +99,42 @@ func TestTraceIsQuietAboutMessagesUnlessAsked(t *testing.T) {
 	})
 }
 
+// A settlement may be on its way for long, its process frozen meanwhile; what
+// counts is that the lease held when it began.
+func TestTraceTellsWhenASettlementBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		var began time.Time
+		src := rota.Func([]string{"q0"}, func(_ context.Context, own rota.Ownership) error {
+			own.Started()
+			began = time.Now()
+			err := own.Settle(func() error { time.Sleep(time.Minute); return nil })
+			<-own.Stop()
+			return err
+		})
+		g := newGroup(t, 1)
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Source, c.Handle, c.Trace, c.TraceMessages = src, nil, n.take, true
+		})
+		pass(2 * time.Minute)
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		settled := 0
+		for _, e := range n.all {
+			if e.Kind == rota.EventSettled {
+				settled++
+				if !e.Time.Equal(began) || e.Left < 2*time.Second {
+					t.Errorf("told %v after it began, with %v of the lease left", e.Time.Sub(began), e.Left)
+				}
+			}
+		}
+		if settled != 1 {
+			t.Errorf("told %d times", settled)
+		}
+	})
+}
+
 func TestTraceTellsARevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
