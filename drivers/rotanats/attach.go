@@ -114,7 +114,7 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 	key, short := s.place(own.Partition())
 	c := &claim{key: key, all: !f.queue}
 	memo, rev, err := s.post(ctx, s.memos, own, key)
-	if err != nil {
+	if err != nil && code(err) == 0 { // memory that cannot be had is like memory that was lost
 		return nil, err
 	}
 	c.memo = rev
@@ -147,8 +147,9 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 	return c, s.replace(ctx, own, c, short, info)
 }
 
-// enter puts our name into memory. A server that has no room for it is no reason
-// not to work: the consumer is then replaced, by us and by whoever comes next.
+// enter puts our name into memory. A server that does not let us, for want of room
+// or otherwise, is no reason not to work: the consumer is then replaced, by us and
+// by whoever comes next.
 func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, memo post) (noted bool, err error) {
 	memo.Token, memo.Released = own.Token(), false
 	err = s.record(ctx, s.memos, own, c.key, memo, &c.memo)

@@ -32,7 +32,7 @@ type pump struct {
 	each   time.Duration // what a message takes, lately
 	ending bool          // nothing more is asked for
 	last   string        // where the newest settled message was settled
-	astray bool          // the broker has delivered more than has come, the last time it said so
+	astray time.Time     // since when the broker says that it has delivered more than has come
 }
 
 // Timing of a pump.
@@ -43,6 +43,7 @@ const (
 	firstAsk   = 8  // before it is known what a message takes
 	batchMost  = 64 // delivered and settled at once
 	stopTime   = 5 * time.Second
+	astrayTime = 200 * time.Millisecond // less than between two signs of life
 )
 
 // A question is how long the broker keeps one, and how often it shows meanwhile
@@ -249,7 +250,7 @@ func (p *pump) take(msg *nats.Msg) error {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
 	p.wanted--
-	p.astray = false
+	p.astray = time.Time{}
 	if at.delivery != p.claim.next || at.tries != 1 {
 		return errBroken
 	}
@@ -285,17 +286,17 @@ func (p *pump) word(status string, msg *nats.Msg) error {
 
 // pulse looks at how much the broker says it has delivered: what went to somebody
 // else, whom we do not know of, would show by its number only when the next one
-// comes. Replicas count a moment before they send, so it takes two in a row.
+// comes. Replicas may count a moment before they send, so it must say so again.
 func (p *pump) pulse(msg *nats.Msg) error {
 	last, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Consumer"), 10, 64)
-	if err != nil || last < p.claim.next {
-		p.astray = false
-		return nil
-	}
-	if p.astray {
+	switch {
+	case err != nil || last < p.claim.next:
+		p.astray = time.Time{}
+	case p.astray.IsZero():
+		p.astray = time.Now()
+	case time.Since(p.astray) > astrayTime:
 		return errBroken
 	}
-	p.astray = true
 	return nil
 }
 

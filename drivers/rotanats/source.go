@@ -261,6 +261,9 @@ func (s *source) Prepare(ctx context.Context, _ rota.Partition) error {
 		return err
 	}
 	_, err := s.memos.open(ctx)
+	if code(err) != 0 {
+		return nil // attaching does without
+	}
 	return err
 }
 

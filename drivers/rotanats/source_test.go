@@ -248,6 +248,11 @@ func TestConsumersChangeHands(t *testing.T) {
 	}{
 		{"its memory", func() error { return b.js.DeleteStream(t.Context(), memory) }},
 		{"room in memory", func() error { _, err := b.js.UpdateStream(t.Context(), full); return err }},
+		{"any memory", func() error { // it cannot be made: somebody else has its subjects
+			err := b.js.DeleteStream(t.Context(), memory)
+			_, cerr := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: full.Subjects})
+			return errors.Join(err, cerr)
+		}},
 	} {
 		left := consumers()
 		if err := without.by(); err != nil {

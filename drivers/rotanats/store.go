@@ -365,13 +365,7 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var info streamInfo
-	config := s.config()
-	err := s.find(ctx, s.stream(), config, &info)
-	if s.memory && code(err) != 0 {
-		config.Storage = jetstream.FileStorage // an account may have no memory to its name
-		err = s.find(ctx, s.stream(), config, &info)
-	}
-	if err != nil {
+	if err := s.find(ctx, s.stream(), s.config(), &info); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
