@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs everything that docs/evidence.md tells of and writes it anew. Takes hours;
-# what is already in FOLDER (build/evidence) is not run again.
+# what is already in FOLDER (build/evidence) is not run again. Figures of different
+# cores do not mix: FOLDER/of names the commit that last changed what is run here.
 #   SCHEDULES  how many random schedules (20000000), in batches of 500000
 #   SEED       of the first
 set -euo pipefail
@@ -8,6 +9,19 @@ cd "$(dirname "$0")/.."
 dir=${FOLDER:-build/evidence}
 schedules=${SCHEDULES:-20000000} seed=${SEED:-400000000}
 mkdir -p "$dir"
+
+code=(internal ':!internal/servers' ':!internal/**_test.go')
+if [ -n "$(git status --porcelain -- "${code[@]}")" ]; then
+  echo "internal/ is not committed: evidence is of a commit" >&2
+  exit 1
+fi
+of=$(git log -1 --format=%h -- "${code[@]}")
+if [ -s "$dir/of" ] && [ "$(cat "$dir/of")" != "$of" ]; then
+  echo "$dir holds figures of $(cat "$dir/of"), this is $of: rm -r $dir, or name another FOLDER" >&2
+  exit 1
+fi
+echo "$of" >"$dir/of"
+
 go build -o "$dir/rota" ./cmd/rota
 go build -tags mutants -o "$dir/rota-mutants" ./cmd/rota
 

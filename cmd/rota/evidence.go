@@ -34,6 +34,7 @@ func evidenceCmd() *cobra.Command {
 
 // evidence is what was run.
 type evidence struct {
+	of       string // the commit that last changed what was run
 	explored []explore.Result
 	shown    []shownDefect
 	hunted   []huntRow
@@ -42,8 +43,11 @@ type evidence struct {
 }
 
 func writeEvidence(w io.Writer, dir fs.FS) error {
-	var e evidence
-	var err error
+	of, err := fs.ReadFile(dir, "of")
+	if err != nil {
+		return fmt.Errorf("of what are these figures? run scripts/evidence.sh: %w", err)
+	}
+	e := evidence{of: strings.TrimSpace(string(of))}
 	if e.explored, err = readAll[explore.Result](dir, "explore*.json"); err != nil {
 		return err
 	}
@@ -101,7 +105,8 @@ func (e *evidence) write(w io.Writer) {
 	p("# Evidence\n")
 	p("Made by `make evidence` from what it ran; not edited by hand. What the promises are")
 	p("is in [guarantees.md](guarantees.md). Everything here runs the production core")
-	p("(`internal/core`), not a model of it.\n")
+	p("(`internal/core`), not a model of it, as it was at commit %s. What changed in it", e.of)
+	p("since: `git log %s.. -- internal/core`.\n", e.of)
 	p("## Everything that can happen to a small group\n")
 	states, transitions := 0, 0
 	for _, r := range e.explored {

@@ -40,12 +40,17 @@ func TestEvidenceIsWhole(t *testing.T) {
 
 // What is missing is said, with what to do.
 func TestEvidenceNeedsFigures(t *testing.T) {
-	err := writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{"config":"x"}`)}})
+	of := &fstest.MapFile{Data: []byte("abc\n")}
+	err := writeEvidence(t.Output(), fstest.MapFS{"of": of, "explore.json": {Data: []byte(`{"config":"x"}`)}})
 	if err == nil || !strings.Contains(err.Error(), "shown.json: run scripts/evidence.sh first") {
 		t.Error(err)
 	}
-	err = writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{`)}})
+	err = writeEvidence(t.Output(), fstest.MapFS{"of": of, "explore.json": {Data: []byte(`{`)}})
 	if err == nil || !strings.Contains(err.Error(), "explore.json: ") {
+		t.Error(err)
+	}
+	err = writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{"config":"x"}`)}})
+	if err == nil || !strings.Contains(err.Error(), "of what are these figures? run scripts/evidence.sh") {
 		t.Error(err)
 	}
 }
