@@ -597,44 +597,8 @@ func (w *play) tellRows(p *record.Plan) {
 
 func (w *play) order(args []string) error {
 	o := w.orders
-	x, y := "", ""
-	if len(args) > 1 {
-		x = args[1]
-	}
-	if len(args) > 2 {
-		y = args[2]
-	}
-	without := func(l []string) []string {
-		return slices.DeleteFunc(slices.Clone(l), func(s string) bool { return s == x })
-	}
-	apart := func(l []record.Pin) []record.Pin {
-		return slices.DeleteFunc(slices.Clone(l), func(p record.Pin) bool { return p.Partition == x && (y == "" || p.Member == y) })
-	}
-	switch args[0] {
-	case "pause":
-		o.Pauses = append(without(o.Pauses), x)
-	case "resume":
-		o.Pauses = without(o.Pauses)
-	case "drain":
-		o.Drains = append(without(o.Drains), x)
-	case "undrain":
-		o.Drains = without(o.Drains)
-	case "freeze", "thaw":
-		o.Freeze = args[0] == "freeze"
-	case "add":
-		o.Add, o.Remove = append(without(o.Add), x), without(o.Remove)
-	case "remove":
-		o.Remove, o.Add = append(without(o.Remove), x), without(o.Add)
-	case "pin":
-		o.Pins = append(apart(o.Pins), record.Pin{Partition: x, Member: y})
-	case "unpin":
-		o.Pins = apart(o.Pins)
-	case "ban":
-		o.Bans = append(apart(o.Bans), record.Pin{Partition: x, Member: y})
-	case "unban":
-		o.Bans = apart(o.Bans)
-	default:
-		return fmt.Errorf("unknown order %q", args[0])
+	if _, err := o.Give(args[0], args[1:]...); err != nil {
+		return err
 	}
 	o.Ver++
 	b, err := record.Encode(&o)

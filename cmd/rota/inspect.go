@@ -229,6 +229,9 @@ func printNotes(w io.Writer, st *rota.Status) {
 	for _, p := range sortedKeys(o.Pins) {
 		fmt.Fprintf(w, "order: %s is pinned to %s (rota unpin)\n", p, o.Pins[p])
 	}
+	for _, p := range sortedKeys(o.Bans) {
+		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
+	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
 			if m.State == "LIVE" || m.State == "LEAVING" {

@@ -188,6 +188,13 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"drain c2", "c2: drained; it gets nothing until rota undrain\n", "p3", "p3 is owned by c1"},
 		{"undrain c2", "c2: may have partitions again\n", "p3", "p3 is owned by"},
 		{"pin p0 c2", "p0: pinned to c2\n", "p0", "p0 is owned by c2"},
+		{"unpin p0", "p0: pinned no more\n", "p0", "The last order about it: unpin p0, by "},
+		{"ban p0 c2", "p0: kept away from c2 until rota unban\n", "p0", "p0 is owned by c1"},
+		{"ban p0 c2", "nothing to do: it is so already\n", "p0", "It is kept away from c2 by order."},
+		{"ban p0 c1", "p0: kept away from c1 until rota unban\n", "p0", "p0 has no owner, because no member may take it: look at drains, bans and limits."},
+		{"unban p0 c2", "p0: may be run by c2 again\n", "p0", "p0 is owned by c2"},
+		{"unban p0", "p0: may be run by anybody again\n", "p0", "p0 is owned by"},
+		{"pin p0 c2", "p0: pinned to c2\n", "p0", "p0 is owned by c2"},
 		{"freeze", "frozen: nothing moves that need not, until rota thaw\n", "p0", "The group is frozen by order"},
 		{"freeze", "nothing to do: it is so already\n", "p0", "It is pinned to c2 by order."},
 		{"thaw", "thawed: partitions may move again\n", "p0", "It is pinned to c2 by order."},
@@ -201,6 +208,9 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		}
 		y.says(c.says, "explain", c.explain)
 	}
+	y.must("ban", "p1", "c1", "c2")
+	y.says("order: p1 is kept away from c1, c2 (rota unban)", "status")
+	y.must("unban", "p1")
 	y.says("limit=5 region=eu", "partitions", "list")
 	y.must("partitions", "set", "p2", "limit=")
 	y.says("region=eu\n", "partitions", "list")
@@ -209,6 +219,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"pause p7", `there is no partition called "p7"; there are p0, p1, p2, p3`},
 		{"drain c9", `there is no live member called "c9"; there are `},
 		{"pin p0 c9", `there is no live member called "c9"`},
+		{"ban p0 c2 c9", `there is no live member called "c9"`},
 		{"explain p7", `there is no partition called "p7"`},
 		{"partitions remove p7", `there is no partition called "p7"`},
 	} {

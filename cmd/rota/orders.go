@@ -26,9 +26,9 @@ var errAsItIs = errors.New("it is so already")
 // mostOrders is how many orders of the past are kept.
 const mostOrders = 100
 
-// give changes a group's orders. Who was faster is read again, and the change
-// made to what he left.
-func give(ctx context.Context, store rota.Store, group, what, why string, change func(*record.Orders) error) error {
+// give gives a group one order. Who was faster is read again, and the order given
+// to what he left.
+func give(ctx context.Context, store rota.Store, group, verb string, args []string, log record.Order) error {
 	key := group + "/orders"
 	for {
 		o := &record.Orders{}
@@ -41,11 +41,14 @@ func give(ctx context.Context, store rota.Store, group, what, why string, change
 				return fmt.Errorf("the orders in the store cannot be read: %w", err)
 			}
 		}
-		if err := change(o); err != nil {
-			return err
+		switch changed, err := o.Give(verb, args...); {
+		case err != nil:
+			return usageError{err}
+		case !changed:
+			return errAsItIs
 		}
 		o.Ver++
-		o.Log = append(o.Log, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
+		o.Log = append(o.Log, log)
 		o.Log = o.Log[max(0, len(o.Log)-mostOrders):]
 		b, err := record.Encode(o)
 		if err != nil {
@@ -74,9 +77,9 @@ func operator() string {
 type order struct {
 	use, short, long, example string
 	args                      cobra.PositionalArgs
-	// do checks the arguments against the group as it is and returns what to
-	// change, and what to say then.
-	do func(st *rota.Status, args []string) (change func(*record.Orders) error, done string, err error)
+	// check refuses arguments that do not fit the group as it is.
+	check func(st *rota.Status, args []string) error
+	done  func(args []string) string
 	// complete offers partitions or members.
 	complete func(st *rota.Status) []string
 }
@@ -92,17 +95,18 @@ func orderCmd(o order) *cobra.Command {
 				return err
 			}
 			defer store.Close()
-			change, done, err := o.do(st, args)
-			if err != nil {
-				return err
+			if o.check != nil {
+				if err := o.check(st, args); err != nil {
+					return err
+				}
 			}
-			what := strings.TrimSpace(cmd.Name() + " " + strings.Join(args, " "))
+			done, what := o.done(args), strings.TrimSpace(cmd.Name()+" "+strings.Join(args, " "))
 			if cmd.Parent() != nil && cmd.Parent().HasParent() {
 				what = cmd.Parent().Name() + " " + what
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), storeTime)
 			defer cancel()
-			err = give(ctx, store, t.group, what, why, change)
+			err = give(ctx, store, t.group, cmd.Name(), args, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
 			switch {
 			case errors.Is(err, errAsItIs):
 				done = "nothing to do: " + err.Error()
@@ -196,117 +200,71 @@ func known(thing string, have []string, names ...string) error {
 	return nil
 }
 
-// with and without change a sorted list of names; ok tells whether they did.
-func with(list []string, names []string) (out []string, ok bool) {
-	out = slices.Clone(list)
-	for _, n := range names {
-		if i, found := slices.BinarySearch(out, n); !found {
-			out, ok = slices.Insert(out, i, n), true
-		}
-	}
-	return out, ok
+// These refuse names of nobody.
+func knownPartitions(st *rota.Status, args []string) error {
+	return known("partition", partitionNames(st), args...)
 }
 
-func without(list []string, names []string) ([]string, bool) {
-	out := slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
-	return out, len(out) != len(list)
+func knownPartition(st *rota.Status, args []string) error { return knownPartitions(st, args[:1]) }
+
+func knownMembers(st *rota.Status, args []string) error {
+	return known("live member", memberNames(st), args...)
 }
 
-// listOrder adds names to, or takes them from, one list of the orders.
-func listOrder(have func(*rota.Status) []string, thing string, of func(*record.Orders) *[]string, add bool, done string) func(*rota.Status, []string) (func(*record.Orders) error, string, error) {
-	return func(st *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-		if add {
-			if err := known(thing, have(st), args...); err != nil {
-				return nil, "", err
-			}
-		}
-		return func(o *record.Orders) error {
-			list, ok := of(o), false
-			slices.Sort(*list)
-			if add {
-				*list, ok = with(*list, args)
-			} else {
-				*list, ok = without(*list, args)
-			}
-			if !ok {
-				return errAsItIs
-			}
-			return nil
-		}, fmt.Sprintf(done, strings.Join(args, ", ")), nil
-	}
+func knownPair(st *rota.Status, args []string) error {
+	return cmp.Or(knownPartition(st, args), knownMembers(st, args[1:]))
+}
+
+// said is a sentence about all arguments, saidOf one about the first and the rest.
+func said(format string) func(args []string) string {
+	return func(args []string) string { return strings.Replace(format, "%s", strings.Join(args, ", "), 1) }
+}
+
+func saidOf(format string) func(args []string) string {
+	return func(args []string) string { return fmt.Sprintf(format, args[0], strings.Join(args[1:], " ")) }
 }
 
 func orderCmds() []*cobra.Command {
-	pauses := func(o *record.Orders) *[]string { return &o.Pauses }
-	drains := func(o *record.Orders) *[]string { return &o.Drains }
-	freeze := func(want bool, done string) func(*rota.Status, []string) (func(*record.Orders) error, string, error) {
-		return func(*rota.Status, []string) (func(*record.Orders) error, string, error) {
-			return func(o *record.Orders) error {
-				if o.Freeze == want {
-					return errAsItIs
-				}
-				o.Freeze = want
-				return nil
-			}, done, nil
-		}
-	}
+	both := func(st *rota.Status) []string { return append(partitionNames(st), memberNames(st)...) }
 	return []*cobra.Command{
 		orderCmd(order{use: "pause PARTITION...", short: "Let nobody run a partition until it is resumed", args: cobra.MinimumNArgs(1), complete: partitionNames,
 			long:    "Pause takes partitions from their owners. They stay without one, also when members\ncome and go, until they are resumed.",
 			example: "  rota pause orders.3 --why 'poison message'",
-			do:      listOrder(partitionNames, "partition", pauses, true, "%s: paused; nobody runs it until rota resume")}),
+			check:   knownPartitions, done: said("%s: paused; nobody runs it until rota resume")}),
 		orderCmd(order{use: "resume PARTITION...", short: "End a pause", args: cobra.MinimumNArgs(1), complete: func(st *rota.Status) []string { return st.Orders.Paused },
 			example: "  rota resume orders.3",
-			do:      listOrder(partitionNames, "partition", pauses, false, "%s: resumed")}),
+			done:    said("%s: resumed")}),
 		orderCmd(order{use: "drain MEMBER...", short: "Take all partitions from a member", args: cobra.MinimumNArgs(1), complete: memberNames,
 			long:    "Drain moves all partitions of a member, by its name, to others. It stays in the group\nand gets nothing until rota undrain.",
 			example: "  rota drain c2 --why 'host goes down for service'",
-			do:      listOrder(memberNames, "live member", drains, true, "%s: drained; it gets nothing until rota undrain")}),
+			check:   knownMembers, done: said("%s: drained; it gets nothing until rota undrain")}),
 		orderCmd(order{use: "undrain MEMBER...", short: "Let a drained member have partitions again", args: cobra.MinimumNArgs(1), complete: func(st *rota.Status) []string { return st.Orders.Drains },
 			example: "  rota undrain c2",
-			do:      listOrder(memberNames, "live member", drains, false, "%s: may have partitions again")}),
-		orderCmd(order{use: "pin PARTITION MEMBER", short: "Tie a partition to a member, by its name", args: cobra.ExactArgs(2),
-			complete: func(st *rota.Status) []string { return append(partitionNames(st), memberNames(st)...) },
-			long:     "Pin moves a partition to a member and keeps it there. While no member of that name is\nthere, the pin is ignored.",
-			example:  "  rota pin orders.3 c2", do: pinOrder}),
+			done:    said("%s: may have partitions again")}),
+		orderCmd(order{use: "pin PARTITION MEMBER", short: "Tie a partition to a member, by its name", args: cobra.ExactArgs(2), complete: both,
+			long:    "Pin moves a partition to a member and keeps it there. While no member of that name is\nthere, the pin is ignored.",
+			example: "  rota pin orders.3 c2",
+			check:   knownPair, done: saidOf("%s: pinned to %s")}),
 		orderCmd(order{use: "unpin PARTITION...", short: "Let a pinned partition go", args: cobra.MinimumNArgs(1),
 			complete: func(st *rota.Status) []string { return sortedKeys(st.Orders.Pins) },
-			example:  "  rota unpin orders.3", do: unpinOrder}),
+			example:  "  rota unpin orders.3",
+			done:     said("%s: pinned no more")}),
+		orderCmd(order{use: "ban PARTITION MEMBER...", short: "Keep a partition away from members, by their names", args: cobra.MinimumNArgs(2), complete: both,
+			long:    "Ban takes a partition from a member, if that owns it, and does not give it to it again\nuntil rota unban. With nobody else to run it, it waits.",
+			example: "  rota ban orders.3 c2 --why 'cannot reach the ledger from there'",
+			check:   knownPair, done: saidOf("%s: kept away from %s until rota unban")}),
+		orderCmd(order{use: "unban PARTITION [MEMBER]...", short: "Lift a ban; without members, all of a partition", args: cobra.MinimumNArgs(1),
+			complete: func(st *rota.Status) []string { return sortedKeys(st.Orders.Bans) },
+			example:  "  rota unban orders.3 c2",
+			done: func(args []string) string {
+				return args[0] + ": may be run by " + cmp.Or(strings.Join(args[1:], ", "), "anybody") + " again"
+			}}),
 		orderCmd(order{use: "freeze", short: "Move nothing that need not move", args: cobra.NoArgs,
 			long:    "Freeze stops voluntary moves: members that join get nothing. Partitions whose owner is\ngone still get another.",
-			example: "  rota freeze --why deployment", do: freeze(true, "frozen: nothing moves that need not, until rota thaw")}),
-		orderCmd(order{use: "thaw", short: "End a freeze", args: cobra.NoArgs, example: "  rota thaw", do: freeze(false, "thawed: partitions may move again")}),
+			example: "  rota freeze --why deployment",
+			done:    said("frozen: nothing moves that need not, until rota thaw")}),
+		orderCmd(order{use: "thaw", short: "End a freeze", args: cobra.NoArgs, example: "  rota thaw", done: said("thawed: partitions may move again")}),
 	}
-}
-
-func pinOrder(st *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-	p, m := args[0], args[1]
-	if err := cmp.Or(known("partition", partitionNames(st), p), known("live member", memberNames(st), m)); err != nil {
-		return nil, "", err
-	}
-	return func(o *record.Orders) error {
-		i, found := slices.BinarySearchFunc(o.Pins, p, func(x record.Pin, p string) int { return strings.Compare(x.Partition, p) })
-		switch {
-		case found && o.Pins[i].Member == m:
-			return errAsItIs
-		case found:
-			o.Pins[i].Member = m
-		default:
-			o.Pins = slices.Insert(o.Pins, i, record.Pin{Partition: p, Member: m})
-		}
-		return nil
-	}, fmt.Sprintf("%s: pinned to %s", p, m), nil
-}
-
-func unpinOrder(_ *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-	return func(o *record.Orders) error {
-		n := len(o.Pins)
-		o.Pins = slices.DeleteFunc(o.Pins, func(p record.Pin) bool { return slices.Contains(args, p.Partition) })
-		if len(o.Pins) == n {
-			return errAsItIs
-		}
-		return nil
-	}, strings.Join(args, ", ") + ": pinned no more", nil
 }
 
 func partitionsCmd() *cobra.Command {
@@ -321,77 +279,14 @@ func partitionsCmd() *cobra.Command {
 	cmd.AddCommand(
 		partitionsListCmd(),
 		orderCmd(order{use: "add PARTITION...", short: "Add partitions that the source does not list, or bring removed ones back", args: cobra.MinimumNArgs(1),
-			example: "  rota partitions add orders.64", do: addOrder}),
+			example: "  rota partitions add orders.64", done: said("%s: added")}),
 		orderCmd(order{use: "remove PARTITION...", short: "Let partitions go: nobody runs them any more", args: cobra.MinimumNArgs(1), complete: partitionNames,
-			example: "  rota partitions remove orders.3", do: removeOrder}),
+			example: "  rota partitions remove orders.3",
+			check:   knownPartitions, done: said("%s: removed; nobody runs it any more")}),
 		orderCmd(order{use: "set PARTITION KEY=VALUE...", short: "Set metadata of a partition; KEY= takes a key away", args: cobra.MinimumNArgs(2), complete: partitionNames,
 			long:    "Set changes the metadata of a partition. Its owner sees it at once, without a restart;\nit wins over what the source says.",
-			example: "  rota partitions set orders.3 region=eu limit=", do: setOrder}),
+			example: "  rota partitions set orders.3 region=eu limit=",
+			check:   knownPartition, done: saidOf("%s: set %s")}),
 	)
 	return cmd
-}
-
-func addOrder(_ *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-	return func(o *record.Orders) error {
-		slices.Sort(o.Add)
-		slices.Sort(o.Remove)
-		var added, back bool
-		o.Add, added = with(o.Add, args)
-		o.Remove, back = without(o.Remove, args)
-		if !added && !back {
-			return errAsItIs
-		}
-		return nil
-	}, strings.Join(args, ", ") + ": added", nil
-}
-
-func removeOrder(st *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-	if err := known("partition", partitionNames(st), args...); err != nil {
-		return nil, "", err
-	}
-	return func(o *record.Orders) error {
-		slices.Sort(o.Add)
-		slices.Sort(o.Remove)
-		var removed bool
-		o.Remove, removed = with(o.Remove, args)
-		o.Add, _ = without(o.Add, args)
-		if !removed {
-			return errAsItIs
-		}
-		return nil
-	}, strings.Join(args, ", ") + ": removed; nobody runs it any more", nil
-}
-
-func setOrder(st *rota.Status, args []string) (func(*record.Orders) error, string, error) {
-	name := args[0]
-	if err := known("partition", partitionNames(st), name); err != nil {
-		return nil, "", err
-	}
-	for _, kv := range args[1:] {
-		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
-			return nil, "", usagef("%q: want KEY=VALUE", kv)
-		}
-	}
-	return func(o *record.Orders) error {
-		i, found := slices.BinarySearchFunc(o.Meta, name, func(m record.Meta, n string) int { return strings.Compare(m.Partition, n) })
-		if !found {
-			o.Meta = slices.Insert(o.Meta, i, record.Meta{Partition: name})
-		}
-		was := slices.Clone(o.Meta[i].Pairs)
-		for _, kv := range args[1:] {
-			k, v, _ := strings.Cut(kv, "=")
-			o.Meta[i].Pairs = slices.DeleteFunc(slices.Clone(o.Meta[i].Pairs), func(p record.Pair) bool { return p.Key == k })
-			if v != "" {
-				o.Meta[i].Pairs = append(o.Meta[i].Pairs, record.Pair{Key: k, Value: v})
-			}
-		}
-		slices.SortFunc(o.Meta[i].Pairs, func(a, b record.Pair) int { return strings.Compare(a.Key, b.Key) })
-		if slices.Equal(was, o.Meta[i].Pairs) {
-			return errAsItIs
-		}
-		if len(o.Meta[i].Pairs) == 0 {
-			o.Meta = slices.Delete(o.Meta, i, i+1)
-		}
-		return nil
-	}, name + ": set " + strings.Join(args[1:], " "), nil
 }

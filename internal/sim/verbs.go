@@ -273,57 +273,10 @@ func (s *Stage) store(args []string) error {
 }
 
 // order writes the orders as an operator would.
-func (s *Stage) order(args []string) error {
+func (s *Stage) order(args []string) (err error) {
 	if len(args) == 0 {
 		return fmt.Errorf("wants an order")
 	}
-	arg := func(i int) string {
-		if i < len(args) {
-			return args[i]
-		}
-		return ""
-	}
-	what, x, y := args[0], arg(1), arg(2)
-	without := func(l []string) []string {
-		return slices.DeleteFunc(slices.Clone(l), func(o string) bool { return o == x })
-	}
-	apart := func(l []record.Pin) []record.Pin {
-		return slices.DeleteFunc(slices.Clone(l), func(p record.Pin) bool { return p.Partition == x && (y == "" || p.Member == y) })
-	}
-	known := true
-	s.w.order(func(o *record.Orders) {
-		switch what {
-		case "pause":
-			o.Pauses = append(without(o.Pauses), x)
-		case "resume":
-			o.Pauses = without(o.Pauses)
-		case "drain":
-			o.Drains = append(without(o.Drains), x)
-		case "undrain":
-			o.Drains = without(o.Drains)
-		case "freeze", "thaw":
-			o.Freeze = what == "freeze"
-		case "add":
-			o.Add, o.Remove = append(without(o.Add), x), without(o.Remove)
-		case "remove":
-			o.Remove, o.Add = append(without(o.Remove), x), without(o.Add)
-		case "pin":
-			o.Pins = append(slices.DeleteFunc(slices.Clone(o.Pins), func(p record.Pin) bool { return p.Partition == x }), record.Pin{Partition: x, Member: y})
-		case "unpin":
-			o.Pins = apart(o.Pins)
-		case "ban":
-			o.Bans = append(apart(o.Bans), record.Pin{Partition: x, Member: y})
-		case "unban":
-			o.Bans = apart(o.Bans)
-		case "set":
-			k, v, _ := strings.Cut(y, "=")
-			o.Meta = append(slices.Clone(o.Meta), record.Meta{Partition: x, Pairs: []record.Pair{{Key: k, Value: v}}})
-		default:
-			known = false
-		}
-	})
-	if !known {
-		return fmt.Errorf("unknown order %q", what)
-	}
-	return nil
+	s.w.order(func(o *record.Orders) { _, err = o.Give(args[0], args[1:]...) })
+	return err
 }

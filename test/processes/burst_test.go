@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // Half of all members start at once, then the other half, then six tenths leave:
@@ -87,9 +90,20 @@ func leave(all []*member) {
 	}
 }
 
-// settled: the newest plan is one for that many members.
+// settled: the newest plan is one for that many members, and every partition runs
+// as it says.
 func (c *crew) settled(members int) bool {
-	return len(c.plans) > 0 && c.plans[len(c.plans)-1].members == members
+	if c.shown == nil || len(c.shown.Members) != members {
+		return false
+	}
+	for i, row := range c.shown.Rows {
+		name := c.part(c.roster.Entries[i].Name)
+		runs := func(m *member) bool { return !m.over && m.owns[name] == uint64(row.Token) }
+		if row.State != record.Owned || !slices.ContainsFunc(c.members, runs) {
+			return false
+		}
+	}
+	return true
 }
 
 // whys is what the leaders said of their plans.

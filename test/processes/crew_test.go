@@ -25,6 +25,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // Leases are as short as the machine is sure to keep, for time is real.
@@ -68,8 +69,11 @@ type crew struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when something was heard
+	crowded bool          // members share processes: a label does not tell who is who
 	members []*member     // in the order of their start
 	plans   []planned
+	shown   *record.Plan // as the store showed it, with its roster
+	roster  *record.Roster
 	since   int64    // see arrivals
 	heard   []string // told and not yet asked for, see play
 }
@@ -136,6 +140,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
+	c.crowded = true
 	k := task{Partitions: c.parts, Quiet: true}
 	for i := range n {
 		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))

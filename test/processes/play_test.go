@@ -361,8 +361,6 @@ type planned struct {
 	why  string
 	aims func() string // nil: its record has not been seen
 	told bool
-
-	members int
 }
 
 func (c *crew) plan(id uint64) *planned {
@@ -389,6 +387,9 @@ func (c *crew) made(e event) {
 
 // tellPlans tells the plans of which everything is known.
 func (c *crew) tellPlans() {
+	if c.crowded {
+		return
+	}
 	for i := range c.plans {
 		p := &c.plans[i]
 		if p.told || p.aims == nil || p.why == "" {
@@ -427,11 +428,11 @@ func (c *crew) watch() {
 }
 
 func (c *crew) see(p *record.Plan, roster *record.Roster) {
+	c.shown, c.roster = p, roster
 	known := c.plan(p.ID)
 	if known.aims != nil || len(p.Rows) == 0 {
 		return
 	}
-	known.members = len(p.Members)
 	known.aims = func() string { return c.aims(p, roster) }
 	c.tellPlans()
 }

@@ -3,8 +3,10 @@
 package processes
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ func TestS0_12_ByProcesses(t *testing.T)    { playRow(t, "s0-12") }
 func TestS2_Join_ByProcesses(t *testing.T)  { playRow(t, "s2-join") }
 func TestS2_Leave_ByProcesses(t *testing.T) { playRow(t, "s2-leave") }
 func TestS2_Kill_ByProcesses(t *testing.T)  { playRow(t, "s2-kill") }
+func TestB_Ops_ByProcesses(t *testing.T)    { playRow(t, "rule-orders", "rule-freeze") }
 
 // unplayable are scenarios of these rows that real time cannot tell.
 var unplayable = map[string]string{
@@ -35,17 +38,18 @@ var unplayable = map[string]string{
 	"s0-05-cut-off-comes-back": "whether the second cut ends before or after a lease is a matter of milliseconds",
 }
 
-func playRow(t *testing.T, row string) {
+func playRow(t *testing.T, names ...string) {
 	t.Parallel()
 	all, err := scenario.All()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all = slices.DeleteFunc(all, func(s *scenario.Scenario) bool {
-		return !strings.HasPrefix(s.Name, row) || unplayable[s.Name] != ""
+		called := func(name string) bool { return strings.HasPrefix(s.Name, name) }
+		return !slices.ContainsFunc(names, called) || unplayable[s.Name] != ""
 	})
 	if len(all) == 0 {
-		t.Fatalf("no scenario is called %s…", row)
+		t.Fatalf("no scenario is called %s…", names)
 	}
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
@@ -123,10 +127,66 @@ func TestS0_04_FiveAtOneInstant(t *testing.T) {
 	})
 }
 
+// Whoever joins or leaves, counts stay within one of each other by the fewest
+// moves; and what does not move does not stop.
+func TestS0_13a_ByProcesses(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, h *host) {
+		const parts = 10
+		c := newCrew(t, h, parts)
+		m := c.grind(20 * time.Millisecond)
+		c.join(false, "c1", "c2", "c3")
+		even := func(labels ...string) {
+			t.Helper()
+			c.until(fmt.Sprintf("counts of %q within one", labels), func() bool {
+				all := 0
+				for _, l := range labels {
+					n := len(c.newest(l).owns)
+					if n < parts/len(labels) || n > (parts+len(labels)-1)/len(labels) {
+						return false
+					}
+					all += n
+				}
+				return all == parts
+			})
+		}
+		var stops int
+		stop := func(what string, want int) {
+			t.Helper()
+			stops += want
+			c.until(what, func() bool { return c.tallies()["drained"] >= stops })
+			if n := c.counts()["drained"]; n != stops {
+				t.Errorf("%s: %d partitions stopped, want %d: %q", what, want+n-stops, want, c.heard)
+			}
+		}
+		even("c1", "c2", "c3")
+		c.join(false, "c4")
+		even("c1", "c2", "c3", "c4")
+		stop("one joins three", parts/4)
+		c.mu.Lock()
+		had := len(c.newest("c2").owns)
+		c.mu.Unlock()
+		c.newest("c2").signal(syscall.SIGTERM)
+		even("c1", "c3", "c4")
+		stop("one of four leaves", had)
+		if err := m.finish(); err != nil {
+			t.Error(err)
+		}
+		stop("nothing happens", 0)
+		if err := c.judge(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // counts is how often each event was told.
 func (c *crew) counts() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.tallies()
+}
+
+func (c *crew) tallies() map[string]int {
 	n := map[string]int{}
 	for _, m := range c.members {
 		for event, times := range m.tally {
