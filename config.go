@@ -75,7 +75,7 @@ type Config struct {
 	Drain     time.Duration // 30 s: how long a partition may take to stop before its process is ended
 	Grace     time.Duration // 1 s: how long a partition stays away from the member that gave it up
 	Orphan    time.Duration // 30 s: how long Run hopes for the store once its lease is over
-	Return    time.Duration // none: how long the partitions of an ended member wait for one of its name
+	Return    time.Duration // none: how long the partitions of a member that left or died wait for one of its Name
 
 	// Rejoin makes Run come back under a new session instead of returning when
 	// the old one was ended by others. Everything has stopped before.
@@ -212,6 +212,9 @@ func (c *Config) checkTimes() error {
 		case d.v > 0 && d.v < minDuration:
 			return fmt.Errorf("rota: Config.%s is %v: the least is %v; is a unit missing, as in 5*time.Second?", d.name, d.v, minDuration)
 		}
+	}
+	if c.Return > 0 && c.Name == "" {
+		return fmt.Errorf("rota: Config.Return is %v and Config.Name is empty: a process that is started again would have another name, and its partitions would wait for nobody; name it, or leave Return zero", c.Return)
 	}
 	if c.Lease > 0 && c.Lease < minLease {
 		return fmt.Errorf("rota: Config.Lease is %v: the least is %v, or one failed heartbeat would be its end", c.Lease, minLease)

@@ -101,6 +101,7 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 		{"negative grace", func(c *rota.Config) { c.Grace = -sec }, "Config.Grace is -1s|cannot be negative"},
 		{"negative orphan", func(c *rota.Config) { c.Orphan = -sec }, "Config.Orphan is -1s|cannot be negative"},
 		{"negative return", func(c *rota.Config) { c.Return = -sec }, "Config.Return is -1s|cannot be negative"},
+		{"return without a name", func(c *rota.Config) { c.Name, c.Return = "", 10*sec }, "Config.Return is 10s|Config.Name is empty|another name"},
 		{"lease at once", func(c *rota.Config) { c.Lease = rota.AtOnce }, "Config.Lease is AtOnce|zero"},
 		{"heartbeat at once", func(c *rota.Config) { c.Heartbeat = rota.AtOnce }, "Config.Heartbeat is AtOnce|zero"},
 		{"drain at once", func(c *rota.Config) { c.Drain = rota.AtOnce }, "Config.Drain is AtOnce|zero"},
@@ -164,6 +165,7 @@ func TestS2_Knobs_Defaults(t *testing.T) {
 			c.Settle, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
 		}, [...]time.Duration{5 * sec, 2 * sec, 0, 30 * sec, 0, 0, 0}},
 		{func(c *rota.Config) {
+			c.Name = "c1"
 			c.Lease, c.Heartbeat, c.Settle, c.Drain, c.Grace, c.Orphan, c.Return = 9*sec, sec, 2*sec, 3*sec, 4*sec, 5*sec, 6*sec
 		}, [...]time.Duration{9 * sec, sec, 2 * sec, 3 * sec, 4 * sec, 5 * sec, 6 * sec}},
 	} {

@@ -37,11 +37,6 @@ func (m *Member) SessionID() uint64 {
 	return 0
 }
 
-// Leaving: what Config has no word for yet, a leave that means to return.
-func (m *Member) LeaveReturning() {
-	m.cur.Load().send(core.Event{Kind: core.Leave, Flag: true})
-}
-
 // SourceFailures sets how often a source may fail before it is given up.
 func SourceFailures(n int) (undo func()) {
 	old := sourceFailures

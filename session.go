@@ -148,7 +148,8 @@ func (s *session) run(ctx context.Context) (err error) {
 			ask <- s.status()
 		case <-leave:
 			leave = nil
-			s.step(core.Event{Kind: core.Leave})
+			// Who has a time to return means to. Who does not is drained first.
+			s.step(core.Event{Kind: core.Leave, Flag: s.m.timing.Return > 0})
 		}
 	}
 	if s.refused != nil && s.cause == core.ByLeave {

@@ -429,12 +429,11 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 			}
 		}
 	case "leave":
-		p.leaves = true
-		if word == "returning" {
-			p.m.LeaveReturning()
-		} else {
-			p.cancel()
+		if (word == "returning") != (w.cfg.Return > 0) {
+			return fmt.Errorf("%s returns if and only if the group has a time for that", p.label)
 		}
+		p.leaves = true
+		p.cancel()
 	case "freeze", "suspend":
 		p.freeze()
 	case "wake":

@@ -82,7 +82,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.Var(span{&f.drain, false}, "drain", "how long a partition may take to stop")
 	fl.Var(span{&f.grace, true}, "grace", "how long a partition stays away from a member that gave it up")
 	fl.Var(span{&f.orphan, true}, "orphan", "how long to hope for the store once the lease is over")
-	fl.Var(span{&f.ret, true}, "return", "how long the partitions of an ended member wait for one of its name")
+	fl.Var(span{&f.ret, true}, "return", "how long the partitions of a member that left or died wait for one of its --name")
 	fl.BoolVar(&f.rejoin, "rejoin", false, "come back under a new session when others ended the old one")
 	fl.BoolVar(&f.newGroup, "new-group", false, "the store is known to be new: do not wait for leases it might have forgotten")
 	fl.StringVar(&f.gate, "start-gate", "", "wait until this file exists, then join")

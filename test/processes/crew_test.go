@@ -74,6 +74,7 @@ type crew struct {
 	plans   []planned
 	shown   *record.Plan // as the store showed it, with its roster
 	roster  *record.Roster
+	returns []string // sessions that took a place, see tellReturns
 	since   int64    // see arrivals
 	heard   []string // told and not yet asked for, see play
 }

@@ -82,7 +82,11 @@ func (c *crew) do(cmd scenario.Command, apart, wanted, end bool) error {
 // each does something to members.
 func (c *crew) each(cmd scenario.Command) error {
 	var all []*member
-	for _, label := range cmd.Args {
+	labels := cmd.Args
+	if n := len(labels) - 1; cmd.Verb == "leave" && labels[n] == "returning" {
+		labels = labels[:n] // as whoever has a time for that does
+	}
+	for _, label := range labels {
 		m := c.member(label)
 		if m == nil {
 			return fmt.Errorf("%q cannot be played by real processes", label)
@@ -131,7 +135,8 @@ func (c *crew) settings(args []string) error {
 		}
 	}
 	for k, v := range flags {
-		if k != "rebalance" && k != "strategy" {
+		// A process takes its time to come back, however short a lease is.
+		if k != "rebalance" && k != "strategy" && k != "return" {
 			d, err := scaled(v)
 			if err != nil {
 				return err
@@ -249,6 +254,7 @@ func (m *member) hear(e event) {
 	case "joined":
 		m.session = e.Session
 		c.tellPlans()
+		c.tellReturns()
 	case "leader":
 		for _, x := range c.members {
 			x.leads = false
@@ -275,6 +281,11 @@ func (m *member) hear(e event) {
 		c.say("%s resumes: its lease is back", m.label)
 	case "leaving":
 		c.say("%s is leaving", m.label)
+	case "condition":
+		if strings.Contains(e.Because, "took the place") {
+			c.returns = append(c.returns, e.About)
+			c.tellReturns()
+		}
 	}
 }
 
@@ -400,6 +411,22 @@ func (c *crew) tellPlans() {
 			c.say("%s", strings.Join(strings.Fields(fmt.Sprintf("plan %d (%s) %s", p.id, p.why, aims)), " "))
 		}
 	}
+}
+
+// tellReturns tells who got its place back, once it has said who it is.
+func (c *crew) tellReturns() {
+	c.returns = slices.DeleteFunc(c.returns, func(session string) bool {
+		name := c.nameOf(session)
+		if name == "nobody" {
+			return false
+		}
+		for _, m := range c.members {
+			if m.leads {
+				c.say("%s gives %s its place back", m.label, name)
+			}
+		}
+		return true
+	})
 }
 
 // watch follows the group's records.
