@@ -214,7 +214,7 @@ func (c *Config) checkTimes() error {
 		}
 	}
 	if c.Return > 0 && c.Name == "" {
-		return fmt.Errorf("rota: Config.Return is %v and Config.Name is empty: a process that is started again would have another name, and its partitions would wait for nobody; name it, or leave Return zero", c.Return)
+		return fmt.Errorf("rota: Config.Return is %v and Config.Name is empty: a process that is started again would have another name, and its partitions would wait for nobody; name it, or leave Config.Return zero", c.Return)
 	}
 	if c.Lease > 0 && c.Lease < minLease {
 		return fmt.Errorf("rota: Config.Lease is %v: the least is %v, or one failed heartbeat would be its end", c.Lease, minLease)

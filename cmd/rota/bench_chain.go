@@ -31,6 +31,9 @@ func (c *chain) play(ctx context.Context) ([]failover.Sample, error) {
 		if err := c.cause(ctx, &e); err != nil {
 			return nil, fmt.Errorf("%s: %w", event, err)
 		}
+		if err := c.standBack(ctx); err != nil {
+			return nil, err
+		}
 		if err := c.quiet(ctx, e.From); err != nil {
 			return nil, fmt.Errorf("%s: %w", event, err)
 		}
@@ -47,6 +50,18 @@ func (c *chain) play(ctx context.Context) ([]failover.Sample, error) {
 		}
 	}
 	return c.samples, nil
+}
+
+// standBack lets those who are measured have the machine to themselves: to read
+// their lines and to feed them costs a good part of a core. What waits in the
+// partitions lasts for several times as long.
+func (c *chain) standBack(ctx context.Context) error {
+	select {
+	case <-time.After(500 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func sayFailover(s failover.Sample) string {

@@ -54,9 +54,10 @@ when it is killed, and of two victims the later one. What is above the floor is 
 excess. In the first run everything happens right after a heartbeat, in each further one
 a tenth of a heartbeat later: of the victim, or of the leader for joining and leaving.
 
-All figures come from the members' event lines. After each run the lines are judged as
-rota check judges them. A run takes about a minute. Use a machine that does nothing
-else: the load is reported.
+All figures come from the members' event lines. For half a second after each event
+nobody reads them or publishes: the members have the machine to themselves. After each
+run the lines are judged as rota check judges them. A run takes about a minute. Use a
+machine that does nothing else: the load is reported.
 
 Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 usage,
 130 interrupted. A figure above its bound is marked and is no failure.`,

@@ -35,7 +35,9 @@ type post struct {
 	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
 	Released bool       `json:"released"`         // its last owner has settled all it was given, as far as it knows, and will not ask again
 
-	Each time.Duration `json:"each,omitempty"` // what a message took its last owner, lately
+	// Notes of the last owner for the next.
+	Next uint64        `json:"next,omitempty"` // number of the next delivery; of a work queue the broker is asked
+	Each time.Duration `json:"each,omitempty"` // what a message took, lately
 }
 
 // Metadata of our consumers.
@@ -109,7 +111,9 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 
 // claim is one attempt, by what is known of the stream. Once its name is in memory
 // nobody with a lower token gets to use or to replace the consumer, and nobody
-// takes it for released.
+// takes it for released. The last owner's word for where to go on needs no proof:
+// if the broker has delivered more, its next number or its next sign of life shows
+// that, and the consumer is replaced.
 func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*claim, error) {
 	key, short := s.place(own.Partition())
 	c := &claim{key: key, all: !f.queue}
@@ -118,6 +122,15 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 		return nil, err
 	}
 	c.memo = rev
+	if memo.Released && memo.Next > 0 {
+		noted, err := s.enter(ctx, own, c, memo)
+		if noted {
+			c.post, c.next = memo, memo.Next
+		}
+		if noted || err != nil {
+			return c, err
+		}
+	}
 	// Our name and what else there is to ask cross: with many partitions at once
 	// every question in a row is felt.
 	var info *consumerInfo

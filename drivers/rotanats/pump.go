@@ -179,10 +179,10 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	return p.release(brief)
 }
 
-// release lets the next owner use the consumer. It asks the broker whether
-// something is open after all; then it makes one of its own, which costs a moment
-// and nothing else. So here the last word about messages and the word that we are
-// gone may cross.
+// release lets the next owner use the consumer. Here the last word about messages
+// and the word that we are gone may cross: should the former be lost, the next
+// owner's first settlement covers all before it. Of a work queue it does not, and
+// there the next owner asks the broker whether something is open.
 func (p *pump) release(ctx context.Context) error {
 	select {
 	case p.s.door <- struct{}{}:
@@ -194,6 +194,9 @@ func (p *pump) release(ctx context.Context) error {
 	go func() { settled <- p.confirm(ctx) }()
 	q := p.claim.post
 	q.Token, q.Released, q.Former, q.Each = p.own.Token(), true, "", p.each
+	if p.claim.all {
+		q.Next = p.claim.next
+	}
 	err := p.s.record(ctx, p.s.memos, p.own, p.claim.key, q, &p.claim.memo)
 	return p.calm(errors.Join(<-settled, err))
 }

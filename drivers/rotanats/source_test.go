@@ -27,6 +27,25 @@ type broker struct {
 	names  []string
 }
 
+// consumer is the one there is of a partition.
+func (b *broker) consumer(partition string) (name string) {
+	b.t.Helper()
+	st, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	list := st.ListConsumers(b.t.Context())
+	for info := range list.Info() {
+		if info.Config.FilterSubject == partition {
+			name = info.Name
+		}
+	}
+	if name == "" || list.Err() != nil {
+		b.t.Fatalf("there is no consumer of %s: %v", partition, list.Err())
+	}
+	return name
+}
+
 // newBroker makes a stream with three partitions. tune may change it.
 func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) *broker {
 	t.Helper()
@@ -293,16 +312,7 @@ func TestMessageThatWentAstrayComes(t *testing.T) {
 	handled := func() bool { return l.done[p] == sent }
 	publish()
 	l.wait("the first message", 20*time.Second, handled)
-	st, err := b.js.Stream(t.Context(), b.stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var consumer string
-	for info := range st.ListConsumers(t.Context()).Info() {
-		if info.Config.FilterSubject == p {
-			consumer = info.Name
-		}
-	}
+	consumer := b.consumer(p)
 	thief, err := b.js.Conn().SubscribeSync(nats.NewInbox())
 	if err != nil {
 		t.Fatal(err)
@@ -314,6 +324,51 @@ func TestMessageThatWentAstrayComes(t *testing.T) {
 	for !stolen() { // the owner has asked before, for several
 		publish()
 		l.wait("the next message, also if it went astray", 20*time.Second, handled)
+	}
+}
+
+// TestMessageThatWentAstrayBetweenOwnersComes: while nobody owns the partition, a
+// message of its released consumer goes to somebody unknown. The next owner takes
+// the former one's word for where to go on, and must notice.
+func TestMessageThatWentAstrayBetweenOwnersComes(t *testing.T) {
+	for name, behind := range map[string]int{"others follow": 3, "none follows": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t, serve(t).URL())
+			l := newLedger(t)
+			mem := rotatest.NewMemStore()
+			p, sent := b.names[0], 0
+			publish := func(n int) {
+				t.Helper()
+				for range n {
+					sent++
+					if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, sent)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			handled := func() bool { return l.done[p] == sent }
+			ctx, leave := context.WithCancel(t.Context())
+			ended := l.memberUntil(ctx, "a", rotatest.Faulty(mem.Open(), 1), b.Source(), func(*rota.Config) {})
+			publish(3)
+			l.wait("the first messages", 20*time.Second, handled)
+			leave()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			consumer := b.consumer(p)
+			publish(1)
+			stolen, err := b.js.Conn().Request("$JS.API.CONSUMER.MSG.NEXT."+b.stream+"."+consumer, []byte(`{"batch":1,"expires":10000000000}`), 10*time.Second)
+			if err != nil || string(stolen.Data) != fmt.Sprintf("%s %d", p, sent) {
+				t.Fatalf("stole %v, %v", stolen, err)
+			}
+			publish(behind)
+			l.member("b", mem.Open(), b.Source())
+			l.wait("what went astray, and what followed", 20*time.Second, handled)
+			if now := b.consumer(p); now == consumer {
+				t.Errorf("%s is still the consumer", consumer)
+			}
+		})
 	}
 }
 
