@@ -2,10 +2,12 @@ package rotanats_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,19 +77,24 @@ func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	kill := host(t, dir)
-	deaths := 0
+	var deaths atomic.Int32
 	during(t, func(rest func(time.Duration) bool) {
 		for rest(1500 * time.Millisecond) {
 			next := host(t, dir) // waits behind the one that serves
 			kill()
 			kill = next
-			deaths++
+			deaths.Add(1)
 		}
 	}, func() {
-		rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+		groupsUntil(t, func() bool { return deaths.Load() >= 3 }, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
 	})
-	if deaths < 3 {
-		t.Errorf("%d hosts died meanwhile, want 3 or more", deaths)
+}
+
+// groupsUntil lets one group live after the other until enough has happened: how
+// long one takes is the machine's business.
+func groupsUntil(t *testing.T, enough func() bool, open func(*testing.T) rota.Store) {
+	for i := 1; i == 1 || !enough() && !t.Failed(); i++ {
+		t.Run(fmt.Sprint("group ", i), func(t *testing.T) { rotatest.Group(t, open) })
 	}
 }
 
@@ -100,7 +107,7 @@ func TestGroupOneServer(t *testing.T) {
 func TestGroupOneServerKilled(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartNATS(t)
-	kills := 0
+	var kills atomic.Int32
 	during(t, func(rest func(time.Duration) bool) {
 		for rest(1500 * time.Millisecond) {
 			if err := s.Kill(); err != nil {
@@ -111,14 +118,11 @@ func TestGroupOneServerKilled(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			kills++
+			kills.Add(1)
 		}
 	}, func() {
-		rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL() + "?sync=always") })
+		groupsUntil(t, func() bool { return kills.Load() >= 3 }, func(*testing.T) rota.Store { return rotanats.Store(s.URL() + "?sync=always") })
 	})
-	if kills < 3 {
-		t.Errorf("%d kills meanwhile, want 3 or more", kills)
-	}
 }
 
 // TestS2_Nats_GroupOnACluster also kills and restarts followers of the bucket's stream, one
@@ -130,10 +134,10 @@ func TestS2_Nats_GroupOnACluster(t *testing.T) {
 	open := func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }
 	t.Run("at rest", func(t *testing.T) { rotatest.Group(t, open) })
 	t.Run("while followers die", func(t *testing.T) {
-		kills := 0
+		var kills atomic.Int32
 		during(t, func(rest func(time.Duration) bool) {
 			for rest(300 * time.Millisecond) {
-				n := c.follower(t, kills)
+				n := c.follower(t, int(kills.Load()))
 				if err := n.Kill(); err != nil {
 					t.Error(err)
 					return
@@ -146,12 +150,12 @@ func TestS2_Nats_GroupOnACluster(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				kills++
+				kills.Add(1)
 			}
-		}, func() { rotatest.Group(t, open) })
-		if kills == 0 { // one takes seconds: the next must not die before it is back
-			t.Error("nobody died meanwhile")
-		}
+		}, func() {
+			// One takes seconds: the next must not die before it is back.
+			groupsUntil(t, func() bool { return kills.Load() > 0 }, open)
+		})
 	})
 }
 
