@@ -201,14 +201,16 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"unpin p0", "p0: pinned no more\n", "p0", "p0 is owned by"},
 		{"partitions add p9", "p9: added\n", "p9", "p9 is owned by"},
 		{"partitions remove p9", "p9: removed; nobody runs it any more\n", "p9", "p9 was removed: nobody runs it any more."},
-		{"partitions set p2 region=eu limit=5", "p2: set region=eu limit=5\n", "p2", "p2 is owned by"},
+		{"partitions set p2 region=eu limit=5", "p2: set region=eu, limit=5\n", "p2", "p2 is owned by"},
 	} {
 		if got := y.must(strings.Fields(c.order)...); got != c.done {
 			t.Errorf("rota %s said %q, want %q", c.order, got, c.done)
 		}
 		y.says(c.says, "explain", c.explain)
 	}
-	y.must("ban", "p1", "c1", "c2")
+	if got, want := y.must("ban", "p1", "c1", "c2"), "p1: kept away from c1, c2 until rota unban\n"; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
 	y.says("order: p1 is kept away from c1, c2 (rota unban)", "status")
 	y.must("unban", "p1")
 	y.says("limit=5 region=eu", "partitions", "list")

@@ -200,7 +200,7 @@ func known(thing string, have []string, names ...string) error {
 	return nil
 }
 
-// These refuse names of nobody.
+// These refuse names that the group does not have.
 func knownPartitions(st *rota.Status, args []string) error {
 	return known("partition", partitionNames(st), args...)
 }
@@ -221,7 +221,7 @@ func said(format string) func(args []string) string {
 }
 
 func saidOf(format string) func(args []string) string {
-	return func(args []string) string { return fmt.Sprintf(format, args[0], strings.Join(args[1:], " ")) }
+	return func(args []string) string { return fmt.Sprintf(format, args[0], strings.Join(args[1:], ", ")) }
 }
 
 func orderCmds() []*cobra.Command {

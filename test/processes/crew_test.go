@@ -74,9 +74,9 @@ type crew struct {
 	plans   []planned
 	shown   *record.Plan // as the store showed it, with its roster
 	roster  *record.Roster
-	returns []string // sessions that took a place, see tellReturns
-	since   int64    // see arrivals
-	heard   []string // told and not yet asked for, see play
+	returns []returned // not told yet
+	since   int64      // see arrivals
+	heard   []string   // told and not yet asked for, see play
 }
 
 // A member is one process.
@@ -141,7 +141,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
-	c.crowded = true
+	c.note(func() { c.crowded = true })
 	k := task{Partitions: c.parts, Quiet: true}
 	for i := range n {
 		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))

@@ -283,7 +283,7 @@ func (m *member) hear(e event) {
 		c.say("%s is leaving", m.label)
 	case "condition":
 		if strings.Contains(e.Because, "took the place") {
-			c.returns = append(c.returns, e.About)
+			c.returns = append(c.returns, returned{m, e.About})
 			c.tellReturns()
 		}
 	}
@@ -413,18 +413,20 @@ func (c *crew) tellPlans() {
 	}
 }
 
+// returned is what a leader says of a session that took the place of an ended one.
+type returned struct {
+	by      *member
+	session string
+}
+
 // tellReturns tells who got its place back, once it has said who it is.
 func (c *crew) tellReturns() {
-	c.returns = slices.DeleteFunc(c.returns, func(session string) bool {
-		name := c.nameOf(session)
+	c.returns = slices.DeleteFunc(c.returns, func(r returned) bool {
+		name := c.nameOf(r.session)
 		if name == "nobody" {
 			return false
 		}
-		for _, m := range c.members {
-			if m.leads {
-				c.say("%s gives %s its place back", m.label, name)
-			}
-		}
+		c.say("%s gives %s its place back", r.by.label, name)
 		return true
 	})
 }
