@@ -58,7 +58,7 @@ func (w *play) wrotePlan(was, p *record.Plan) {
 		w.judge(e)
 	}
 	if was.Incarnation != p.Incarnation {
-		w.say("incarnation %d", p.Incarnation-was.Incarnation)
+		w.say("a new incarnation")
 	}
 	if was.ID == p.ID && (slices.Equal(was.Members, p.Members) || was.Gen == 0) {
 		return

@@ -41,7 +41,8 @@ const (
 	Act                  // Who begins an effect on Part@Token
 	Accept               // the sink accepted an effect on Part@Token by Who
 	Refuse               // the sink refused one
-	Rollback             // the store lost acknowledged writes; until Until nothing but the sink is sure
+	Rollback             // the store lost acknowledged writes; until Until, or Sure, only I2 is asked
+	Sure                 // a later incarnation has ended its hold: everything is promised again, to all
 )
 
 // An Event is one line of a history. At is on one clock for all.
@@ -179,6 +180,9 @@ func (c *Checker) See(e Event) *Violation {
 		c.accept(&e)
 	case Rollback:
 		c.rolled, c.blind = true, max(c.blind, e.Until)
+	case Sure:
+		c.blind = min(c.blind, e.At)
+		c.outlived(&e)
 	}
 	return c.found
 }
@@ -300,6 +304,20 @@ func (c *Checker) rowChanged(e *Event) {
 		c.idle(e, p, "granted") // one write may free and grant: free is never seen then
 		if e.Eager {
 			c.barrier(e)
+		}
+	}
+}
+
+// outlived is what a hold is for: when it ends, nobody runs anything any more
+// that an earlier incarnation gave, not even out of sight of the store.
+func (c *Checker) outlived(e *Event) {
+	for i := range c.parts {
+		for _, r := range c.parts[i].runs {
+			if c.valid(r.who, e.At) && r.token.Incarnation() < e.Token.Incarnation() {
+				c.fail("I4", e.At, "the hold of incarnation %d is over while %s runs %s@%s with a valid lease",
+					e.Token.Incarnation(), c.who(r.who), c.part(int32(i)), r.token)
+				return
+			}
 		}
 	}
 }

@@ -89,6 +89,7 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 	if n.plan == nil {
 		n.inc = p.Incarnation
 		n.adopt(p, rev)
+		n.compareServer() // it may have become another one before this session began
 		return
 	}
 	c := older(p, n.plan)
@@ -245,6 +246,17 @@ func writeID(s record.Session, n uint64) uint64 {
 	return max(x^x>>31, 1)
 }
 
+// nextIncarnation is higher than seen, and no lower than the wall clock. The
+// store may have lost an incarnation that this session never saw: under the same
+// number again, the same token could be granted to two sessions. This is the one
+// use of the wall clock, for tokens and never for exclusivity.
+func (n *Node) nextIncarnation(seen uint32) uint32 {
+	if mutSameIncarnation {
+		return seen + 1
+	}
+	return max(seen+1, n.era)
+}
+
 // bumpPlan gives the plan that was found a new incarnation and a hold, unless
 // somebody did so already. The rows stay as they were found: whoever leads next
 // frees them as their owners' records allow.
@@ -267,10 +279,7 @@ func (n *Node) bumpPlan(ev *Event) {
 	next.Leader = 0
 	next.Hold = !mutNoHold
 	next.Server = n.server
-	next.Incarnation = seen + 1
-	if ev.Outcome == NotFound {
-		next.Incarnation = max(seen+1, n.cfg.Era)
-	}
+	next.Incarnation = n.nextIncarnation(seen)
 	n.putPlan(next, prev)
 }
 
@@ -280,13 +289,18 @@ func (n *Node) tookRoster(ev *Event) {
 	verb := c.flight
 	c.flight = NoVerb
 	if verb == Put {
-		if ev.Outcome == OK {
+		switch ev.Outcome {
+		case OK:
 			n.sawRoster(n.rosterPut, ev.Rev)
-		} else {
+		case Refused:
+			// Nobody can write this one: go on with the one that is there, and
+			// derive it again when source or orders say something new.
+			n.lead.rosterStale = false
+			n.do(Action{Do: DoNote, Note: NoteBadRoster})
+		case Unknown:
+			c.want, c.wait = true, n.now.Add(n.cfg.Retry)
+		default:
 			c.want = true
-			if ev.Outcome == Unknown {
-				c.wait = n.now.Add(n.cfg.Retry)
-			}
 		}
 		n.rosterPut = nil
 		return

@@ -57,7 +57,7 @@ type Config struct {
 	Timing
 	Fresh    bool           // the store is known to be new: no hold at creation
 	Volatile bool           // the store may lose acknowledged writes (class C)
-	Era      uint32         // wall clock in units of 4 s since 1970: a new store's incarnation
+	Era      uint32         // wall clock in units of 4 s since 1970: a new incarnation is no lower
 	Hash     uint32         // of the session: spreads late claimants
 	Self     *record.Member // host, labels and the like; copied into every record
 }
@@ -184,7 +184,7 @@ type Node struct {
 	gaveUp  []record.GaveUp
 	lapsed  bool // the lease ran out (or nearly): all runs cancelled
 	recheck bool // the lease is back: read the plan before starting
-	aborted bool
+	abortAt Time // no abort before: one that returned is not the last
 
 	// The plan as last seen, and as last applied.
 	plan    *record.Plan
@@ -198,6 +198,7 @@ type Node struct {
 	poll    Time
 	creates bool   // no plan found: create one
 	server  string // identity of the store's server, where it has one
+	era     uint32 // the wall clock, as last told
 
 	roster     *record.Roster
 	rosterCell cell
@@ -229,6 +230,7 @@ func New(cfg *Config) *Node {
 		endBy:   Never,
 		vacant:  Never,
 		lead:    newLead(),
+		era:     cfg.Era,
 		own:     own{due: Never, lease: 0},
 		poll:    Never, listPoll: Never,
 	}

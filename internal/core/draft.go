@@ -46,8 +46,7 @@ func (n *Node) draft() *record.Plan {
 	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
 	d.rows = l.scratch.rows
 	if cur.Hold {
-		d.next.Hold, d.changed = false, true
-		n.do(Action{Do: DoNote, Note: NoteCleared})
+		d.endHold()
 	}
 	d.release()
 	if n.rosterKnown() {
@@ -71,6 +70,22 @@ func (n *Node) draft() *record.Plan {
 		l.tried = 0
 	}
 	return &d.next
+}
+
+// endHold lets grants flow again. Nobody runs anything now, and what the rows say
+// was granted by an incarnation that is gone: a higher token of it may have been
+// granted and lost, so whoever has a row gets it anew.
+func (d *draft) endHold() {
+	d.next.Hold, d.changed = false, true
+	for i := range d.rows {
+		if r := &d.rows[i]; r.State != record.Free && !mutOldGrants {
+			if r.State == record.Owned {
+				r.To = r.Owner
+			}
+			d.free(r)
+		}
+	}
+	d.n.do(Action{Do: DoNote, Note: NoteCleared})
 }
 
 // A draft is the next plan in the making.
@@ -101,12 +116,19 @@ func (n *Node) heldLong() bool {
 			return false // it beats and knows nothing of this incarnation: see evict
 		}
 	}
-	return n.reached(n.lead.since.Add(w))
+	since := n.lead.since
+	if mutHoldFromBirth {
+		since = n.born
+	}
+	return n.reached(since.Add(w))
 }
 
 // behindTimes: the session may run what a plan of another incarnation gave it.
 // Whoever can write but not read keeps its lease all through a hold.
 func (n *Node) behindTimes(p *peer) bool {
+	if mutDeafLeaver && p.is(record.Leaving) {
+		return false
+	}
 	return p.rec != nil && !p.rec.State.Ended() && p.rec.AckInc != 0 && p.rec.AckInc != n.plan.Incarnation && !mutAckAnyIncarnation
 }
 
@@ -146,7 +168,7 @@ func (d *draft) release() {
 			continue
 		}
 		switch {
-		case p.absent: // and the hold has been waited for
+		case p.absent && mutAbsentIsDead:
 			d.free(r)
 		case p.rec == nil:
 		case r.State == record.Revoking:
@@ -178,8 +200,19 @@ func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
 		!has(m.Draining, id)
 }
 
-// rosterKnown: the roster is there and says what source and orders say.
+// rosterKnown: there is a roster to plan with. It should say what source and
+// orders say; but a source that does not answer, or a roster that cannot be
+// written, must not keep the partitions of the dead idle. So after a heartbeat
+// the roster that the plan obeys serves: its IDs mean what they always did.
 func (n *Node) rosterKnown() bool {
+	if n.roster == nil || n.roster.Ver < max(n.plan.Roster, n.lead.minRoster) {
+		return false
+	}
+	return n.rosterRight() || n.reached(n.lead.rosterBy) && !mutRosterAwaited
+}
+
+// rosterRight: the roster is there and says what source and orders say.
+func (n *Node) rosterRight() bool {
 	return n.roster != nil && !n.lead.rosterStale && n.rosterPut == nil && !n.rosterCell.want
 }
 
@@ -331,7 +364,7 @@ func (d *draft) replan(why Why) {
 		if r.State == record.Free {
 			continue
 		}
-		if p := n.peer(r.Owner); p != nil && (p.over() || mutTakeName && n.heir(p) != nil) {
+		if p := n.peer(r.Owner); p != nil && (p.over() || n.heir(p) != nil && (mutTakeName || mutHeirOfEvicted && p.is(record.Evicted))) {
 			if r.State == record.Owned {
 				r.To = r.Owner // who had it, until the targets are known
 			}

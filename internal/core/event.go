@@ -38,6 +38,7 @@ const (
 	Conflict         // Put, Delete: the record is not at Prev
 	NotFound         // Get: there is none
 	Unknown          // it may or may not have happened, now or later
+	Refused          // Put: no such record can be written, now or ever
 )
 
 // An Entry is one version of one record. Exactly one of the pointers is set,
@@ -88,6 +89,7 @@ type Event struct {
 	Session record.Session
 	Text    string
 	Listing []record.Partition
+	Era     uint32 // answers: the wall clock, in the units of Config.Era
 }
 
 // Do says what kind of action is wanted.
@@ -139,23 +141,25 @@ type Watch struct {
 type Note uint8
 
 const (
-	NoteJoined   Note = iota // my record is in the store
-	NoteLead                 // I lead from now on
-	NotePlan                 // I made a plan: Moved, Placed, Why
-	NoteDead                 // I declared Who dead
-	NoteEvicted              // I evicted Who
-	NotePaused               // my lease ran out; all stopped
-	NoteResumed              // my lease is back
-	NoteLeaving              // I am leaving
-	NoteTwins                // Who has the name of another live member
-	NoteStuck                // ID was granted long ago and has not started
-	NoteAlone                // nobody else: I stop by myself
-	NoteLost                 // the store lost acknowledged writes
-	NoteBug                  // the last leader ended on a bug: I change nothing
-	NoteNoRoster             // the roster is older than the plan: waiting for it
-	NoteReturned             // Who took the place of an ended session of its name
-	NoteCleared              // the hold is over: grants may flow
-	NotePin                  // something is pinned to a member that is not here: the pin is ignored
+	NoteJoined    Note = iota // my record is in the store
+	NoteLead                  // I lead from now on
+	NotePlan                  // I made a plan: Moved, Placed, Why
+	NoteDead                  // I declared Who dead
+	NoteEvicted               // I evicted Who
+	NotePaused                // my lease ran out; all stopped
+	NoteResumed               // my lease is back
+	NoteLeaving               // I am leaving
+	NoteTwins                 // Who has the name of another live member
+	NoteStuck                 // ID was granted long ago and has not started
+	NoteAlone                 // nobody else: I stop by myself
+	NoteLost                  // the store lost acknowledged writes
+	NoteBug                   // the last leader ended on a bug: I change nothing
+	NoteNoRoster              // the roster is older than the plan: waiting for it
+	NoteReturned              // Who took the place of an ended session of its name
+	NoteCleared               // the hold is over: grants may flow
+	NoteBadRoster             // the roster that source and orders ask for cannot be written
+	NoteMeta                  // Name: the metadata ordered for it is too much: the source's stays
+	NotePin                   // something is pinned to a member that is not here: the pin is ignored
 )
 
 // Why is a set of reasons for a plan.

@@ -23,6 +23,7 @@ type lead struct {
 
 	minRoster   uint64 // a lost roster had this version: the next is higher
 	rosterStale bool   // roster, orders or listing changed: derive it again
+	rosterBy    Time   // how long plans wait for a roster that is not what it should be; Never if it is
 	listing     []record.Partition
 	listed      bool // the source has answered
 	complete    bool // the listing is all the broker has
@@ -64,7 +65,7 @@ type grace struct {
 }
 
 func newLead() lead {
-	return lead{since: Never, ask: 0, planAt: Never, settle: settle{since: Never}}
+	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, settle: settle{since: Never}}
 }
 
 // resign forgets everything of a leadership but what a deputy knows as well.

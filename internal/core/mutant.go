@@ -62,6 +62,15 @@ var (
 	mutLostRoster         bool // R23
 	mutLostState          bool // R24
 	mutEvictedReturns     bool // R25
+	mutServerUnasked      bool // R26
+	mutAbortOnce          bool // R27
+	mutRosterAwaited      bool // R28
+	mutHeirOfEvicted      bool // R29
+	mutHoldFromBirth      bool // R30
+	mutDeafLeaver         bool // R31
+	mutSameIncarnation    bool // R32
+	mutStartInHold        bool // R33
+	mutOldGrants          bool // R34
 )
 
 var mutants = map[string]*bool{
@@ -117,6 +126,15 @@ var mutants = map[string]*bool{
 	"R23": &mutLostRoster,
 	"R24": &mutLostState,
 	"R25": &mutEvictedReturns,
+	"R26": &mutServerUnasked,
+	"R27": &mutAbortOnce,
+	"R28": &mutRosterAwaited,
+	"R29": &mutHeirOfEvicted,
+	"R30": &mutHoldFromBirth,
+	"R31": &mutDeafLeaver,
+	"R32": &mutSameIncarnation,
+	"R33": &mutStartInHold,
+	"R34": &mutOldGrants,
 }
 
 // Mutate takes the rule with the given id out until undo is called. The

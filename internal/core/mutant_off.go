@@ -57,6 +57,15 @@ const (
 	mutLostRoster         = false // R23
 	mutLostState          = false // R24
 	mutEvictedReturns     = false // R25
+	mutServerUnasked      = false // R26
+	mutAbortOnce          = false // R27
+	mutRosterAwaited      = false // R28
+	mutHeirOfEvicted      = false // R29
+	mutHoldFromBirth      = false // R30
+	mutDeafLeaver         = false // R31
+	mutSameIncarnation    = false // R32
+	mutStartInHold        = false // R33
+	mutOldGrants          = false // R34
 )
 
 // Mutate takes the rule with the given id out, where the build allows it.

@@ -68,6 +68,11 @@ func (n *Node) beat() {
 
 func (n *Node) myKey() Key { return Key{MemberCell, n.cfg.Session} }
 
+// mostCauses is how many partitions given up are told with their cause. A broker
+// that is down makes a member give up all it has: with a text for each, the
+// record would not fit, and a heartbeat that cannot be written costs the lease.
+const mostCauses = 100
+
 // compose makes the record that tells the truth now.
 func (n *Node) compose() *record.Member {
 	m := &record.Member{}
@@ -79,6 +84,9 @@ func (n *Node) compose() *record.Member {
 	m.State, m.Seq, m.Returning = n.own.state, n.own.seq, n.returning
 	m.AckInc, m.AckGen = n.ackInc, n.ackGen
 	m.GaveUp = slices.Clone(n.gaveUp)
+	for i := mostCauses; i < len(m.GaveUp); i++ {
+		m.GaveUp[i].Cause = ""
+	}
 	for i := range n.runs {
 		switch r := &n.runs[i]; r.phase {
 		case starting:
@@ -246,10 +254,15 @@ func (n *Node) keepLease() {
 	}
 }
 
-// abort is the last resort: a handler outlives the lease, or the drain time.
+// abort is the last resort: a handler outlives the lease, or the drain time. An
+// abort may return, because the handler has ended after all; what overstays
+// after that, or still does, is aborted again.
 func (n *Node) abort() {
-	if !n.aborted {
-		n.aborted = true
+	if n.reached(n.abortAt) {
+		n.abortAt = n.now.Add(n.cfg.Margin)
+		if mutAbortOnce {
+			n.abortAt = Never
+		}
 		n.do(Action{Do: DoAbort})
 	}
 }

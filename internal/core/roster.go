@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -58,6 +57,12 @@ func countMisses(missed []miss, r *record.Roster, listing []record.Partition, co
 // explains.
 func (n *Node) keepRoster() {
 	l := &n.lead
+	switch {
+	case n.rosterRight():
+		l.rosterBy = Never
+	case l.rosterBy == Never:
+		l.rosterBy = n.now.Add(n.cfg.Heartbeat)
+	}
 	if !l.rosterStale || !l.listed || n.rosterCell.flight != NoVerb || n.rosterCell.want {
 		return
 	}
@@ -150,14 +155,11 @@ func (n *Node) metaFor(name string, base []record.Pair) []record.Pair {
 	if i < 0 {
 		return base
 	}
-	out := slices.Clone(base)
-	for _, p := range n.orders.Meta[i].Pairs {
-		at, ok := slices.BinarySearchFunc(out, p.Key, func(q record.Pair, k string) int { return cmp.Compare(q.Key, k) })
-		if ok {
-			out[at] = p
-		} else {
-			out = slices.Insert(out, at, p)
-		}
+	out := record.MergeMeta(base, n.orders.Meta[i].Pairs)
+	if !record.MetaFits(out) {
+		// Each fits, both together do not. No roster could be written any more.
+		n.do(Action{Do: DoNote, Note: NoteMeta, Name: name})
+		return base
 	}
 	return out
 }

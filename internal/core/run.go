@@ -112,8 +112,15 @@ func (n *Node) reconcile() {
 	}
 }
 
-// mayStart: only while the lease holds, with a plan read since it last did not.
+// mayStart: only while the lease holds, with a plan read since it last did not;
+// and nothing under a hold. A row in such a plan is what the store remembers, not
+// what it granted: a session that was declared dead before it had read its first
+// plan, and of whose death the store knows nothing any more, would start what
+// somebody else has been granted since.
 func (n *Node) mayStart() bool {
+	if n.plan != nil && n.plan.Hold && !mutStartInHold {
+		return false
+	}
 	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck &&
 		n.own.known > 0 && (n.now < n.own.lease.Add(-n.cfg.Margin) || mutNoSelfStop)
 }
@@ -191,7 +198,7 @@ func (n *Node) tookRun(ev *Event) {
 		n.runs = slices.Delete(n.runs, i, i+1)
 		n.own.dirty = true
 		if len(n.runs) == 0 {
-			n.aborted = false
+			n.abortAt = 0
 			if n.lapsed {
 				n.do(Action{Do: DoNote, Note: NotePaused})
 			}

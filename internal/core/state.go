@@ -101,9 +101,10 @@ func (n *Node) encodeOwn(e *encoder) {
 	}
 	e.until(n.endBy)
 	e.since(n.leaving, n.cfg.Leave)
-	for _, f := range [...]bool{n.returning, n.selfStop, n.closed, n.closing, n.lapsed, n.recheck, n.aborted, n.bump, n.creates} {
+	for _, f := range [...]bool{n.returning, n.selfStop, n.closed, n.closing, n.lapsed, n.recheck, n.bump, n.creates} {
 		e.flag(f)
 	}
+	e.until(n.abortAt)
 	e.str(n.server)
 }
 
@@ -144,6 +145,7 @@ func (n *Node) encodePlan(e *encoder) {
 	e.cell(&n.rosterCell, Key{Cell: RosterCell})
 	e.orders(n.orders)
 	e.cell(&n.ordersCell, Key{Cell: OrdersCell})
+	// n.era only makes the next incarnation higher, whatever it is.
 	// n.writes makes write ids, which are only compared for equality: any other
 	// count would make other ids and no other difference.
 }
@@ -214,6 +216,7 @@ func (n *Node) encodeLead(e *encoder) {
 	if n.plan != nil && n.plan.Hold {
 		e.since(l.since, wait(lease))
 	}
+	e.until(l.rosterBy)
 	e.ranked('v', 'r', l.minRoster)
 	e.num(uint64(len(l.listing)))
 	for i := range l.listing {

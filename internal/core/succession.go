@@ -95,7 +95,7 @@ func (n *Node) create() {
 		return
 	}
 	n.putPlan(&record.Plan{
-		Incarnation: max(n.inc+1, n.cfg.Era),
+		Incarnation: n.nextIncarnation(n.inc),
 		Gen:         1,
 		Decided:     1,
 		Term:        1,

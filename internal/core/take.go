@@ -50,6 +50,7 @@ func (n *Node) take(ev *Event) bool {
 }
 
 func (n *Node) takeAnswer(ev *Event) bool {
+	n.era = max(n.era, ev.Era)
 	switch {
 	case ev.Verb == List:
 		n.tookList(ev)
@@ -156,11 +157,21 @@ func (n *Node) proven(s record.Session) {
 	p.reread = p.reread || p.rec == nil
 }
 
-// sawServer: a store that may lose acknowledged writes and now is another
-// server has lost some, as far as anyone can tell.
+// sawServer takes note of the server that the store is connected to.
 func (n *Node) sawServer(id string) {
-	if n.plan != nil && n.cfg.Volatile && n.plan.Server != "" && id != n.plan.Server {
+	n.server = id
+	if n.plan != nil {
+		n.compareServer()
+	}
+}
+
+// compareServer: a store that may lose acknowledged writes, and is another
+// server than the one that took this plan, has lost some as far as anyone can
+// tell. A session that joins asks this of the first plan it reads: without that
+// it leads on, and a member that is cut off keeps what is granted again.
+func (n *Node) compareServer() {
+	known := n.server != "" && n.plan.Server != ""
+	if n.cfg.Volatile && known && n.server != n.plan.Server && !mutServerUnasked {
 		n.storeLost()
 	}
-	n.server = id
 }

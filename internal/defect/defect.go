@@ -111,4 +111,13 @@ var Table = []Defect{
 	{"R23", "plan whose roster the store lost waited for", Core, told, ""},
 	{"R24", "eviction that the store lost not missed", Core, told, ""},
 	{"R25", "evicted member that beats again believed", Core, told, ""},
+	{"R26", "server of the first plan not compared", Core, played, ""},
+	{"R27", "abort that returned is the last", Core, everyone, ""},
+	{"R28", "plans wait for a roster that cannot be had", Core, played, ""},
+	{"R29", "heir of an evicted member does not wait", Core, everyone, ""},
+	{"R30", "hold counted from the session's birth", Core, everyone, ""},
+	{"R31", "hold does not wait for a leaver that is deaf", Core, everyone, ""},
+	{"R32", "incarnation that the store lost begun again under its number", Core, played, ""},
+	{"R33", "something is started under a hold", Core, played, ""},
+	{"R34", "grants of a lost incarnation outlive the hold", Core, played, ""},
 }

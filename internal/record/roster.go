@@ -1,6 +1,10 @@
 package record
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 func (*Roster) kind() kind { return kindRoster }
 
@@ -33,6 +37,9 @@ func DecodeRoster(b []byte) (*Roster, error) {
 }
 
 func (x *Roster) check() error {
+	if n := len(x.Entries); n > MaxPartitions {
+		return fmt.Errorf("%d partitions, more than the %d a group may have, removed ones included", n, MaxPartitions)
+	}
 	seen := make(map[string]int, len(x.Entries))
 	for i := range x.Entries {
 		p := &x.Entries[i]
@@ -53,3 +60,25 @@ func (p *Partition) check() error {
 	}
 	return pairs("metadata", p.Meta)
 }
+
+// MaxPartitions is how many partitions a roster may name, removed ones included:
+// so many that the plan and every member's record fit in a store's value too,
+// whatever their rows and lists hold.
+const MaxPartitions = 1 << 15
+
+// MergeMeta puts pairs over base, both by Key: where both have a key, pairs win.
+func MergeMeta(base, pairs []Pair) []Pair {
+	out := slices.Clone(base)
+	for _, p := range pairs {
+		at, ok := slices.BinarySearchFunc(out, p.Key, func(q Pair, k string) int { return cmp.Compare(q.Key, k) })
+		if ok {
+			out[at] = p
+		} else {
+			out = slices.Insert(out, at, p)
+		}
+	}
+	return out
+}
+
+// MetaFits tells whether a partition can have this metadata.
+func MetaFits(pairs []Pair) bool { return (&Partition{Name: "p", Meta: pairs}).check() == nil }

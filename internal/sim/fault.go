@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
@@ -25,6 +26,8 @@ const (
 	Stall                    // the store answers nobody
 	RollPlan                 // the store loses its newest plans
 	RollAll                  // the store is restored from a backup
+	Failover                 // another server takes over, and has not seen the newest writes
+	Outsider                 // a process starts while it is cut off
 	Slow                     // handlers take long to stop
 	Hung                     // handlers do not stop when asked
 	Stubborn                 // nor when cancelled
@@ -48,7 +51,7 @@ const (
 )
 
 var faultNames = [numFaults]string{
-	"crash", "crash-leader", "crash-two", "pause", "suspend", "cut", "cut-out", "cut-in", "stall", "roll-plan", "roll-all",
+	"crash", "crash-leader", "crash-two", "pause", "suspend", "cut", "cut-out", "cut-in", "stall", "roll-plan", "roll-all", "failover", "outsider",
 	"slow", "hung", "stubborn", "source-fails", "depart", "twin", "order", "gap", "jump", "prove", "bad-listing",
 	"lose-request", "lose-answer", "repeat", "late", "drop-watch", "late-effect", "slow-net", "slow-start",
 }
@@ -81,20 +84,15 @@ type noise struct {
 	net                                                                              int64
 }
 
-// source is what the broker lists.
-type source struct {
-	silent bool
-	short  bool
-}
-
-func (w *World) listing() core.Event {
+// listing is what the source tells h: each member asks it over its own link.
+func (w *World) listing(h *host) core.Event {
 	ev := core.Event{Kind: core.Listed, Flag: true}
-	if w.source.silent {
+	if h.silent {
 		ev.Outcome = core.Unknown
 		return ev
 	}
 	n := w.opt.Partitions
-	if w.source.short && n > 1 {
+	if h.short && n > 1 {
 		n--
 	}
 	ev.Listing = w.opt.listing[:n]
@@ -189,17 +187,14 @@ func (w *World) strike(f fault) {
 		w.push(w.now+f.long, item{kind: evFault, fault: fault{kind: unCut, pick: uint32(h.index)}})
 	case Stall:
 		w.store.stall = max(w.store.stall, w.now+f.long/3)
-	case RollPlan, RollAll:
-		back := w.now - f.long/2
-		if f.kind == RollPlan {
-			back = w.now - f.long/8
-		}
-		w.judge(check.Event{Kind: check.Rollback, Until: w.now + 3*int64(w.opt.Config.Lease)})
-		only := core.PlanCell
-		if f.kind == RollAll {
-			only = core.NoCell
-		}
-		w.rollback(back, only)
+	case RollPlan, RollAll, Failover:
+		w.lose(f)
+	case Outsider:
+		w.kill(h)
+		h.cutIn, h.cutOut = true, true
+		h.restart = true
+		w.push(w.now+ms(50), item{kind: evRestart, host: h, epoch: h.epoch})
+		w.push(w.now+f.long, item{kind: evFault, fault: fault{kind: unCut, pick: uint32(h.index)}})
 	case Slow:
 		h.slow = true
 	case Hung:
@@ -221,7 +216,27 @@ func (w *World) strike(f fault) {
 	case Jump:
 		w.deliverSoon(h, core.Event{Kind: core.Jumped})
 	case BadListing:
-		w.source = source{silent: f.more%2 == 0, short: f.more%2 == 1}
+		h.silent, h.short = f.more%2 == 0, f.more%2 == 1
+	}
+}
+
+// lose takes the store back: its plan alone a little, all of it more, or to the
+// very beginning. A server that takes over from another has not seen the newest
+// writes either.
+func (w *World) lose(f fault) {
+	back, only := w.now-f.long/2, core.NoCell
+	switch {
+	case f.kind == RollPlan:
+		back, only = w.now-f.long/8, core.PlanCell
+	case f.kind == Failover:
+		back = w.now - f.long/16
+	case f.more%5 == 0:
+		back = 0
+	}
+	w.judge(check.Event{Kind: check.Rollback, Until: w.now + 3*int64(w.opt.Config.Lease)})
+	w.rollback(back, only)
+	if f.kind == Failover && w.server != "" {
+		w.become("s" + strconv.Itoa(w.stats.Steps+2))
 	}
 }
 
@@ -233,6 +248,7 @@ func (w *World) reconnect(h *host) {
 	h.cutIn, h.cutOut = false, false
 	if h.up {
 		w.marks.Gaps++
+		w.identify(h)
 		w.deliverSoon(h, core.Event{Kind: core.Gap})
 		w.firstBatch(h)
 	}
@@ -264,6 +280,11 @@ func (w *World) restartLater(h *host) {
 // twin starts a second process under h's name.
 func (w *World) twin(h *host) {
 	spare := w.hosts[len(w.hosts)-1]
+	for _, o := range w.hosts { // that of a hung one is most in want of a successor
+		if o.up && o.hung && o != spare {
+			h = o
+		}
+	}
 	if spare.up || spare == h {
 		return
 	}
@@ -352,6 +373,20 @@ func (w *World) swarm() {
 	}
 	c.Orphan = time.Duration(r.IntN(3)) * 2 * time.Second
 	c.Fresh = r.IntN(4) != 0
+	c.Volatile, w.server = false, ""
+	if r.IntN(3) == 0 {
+		c.Volatile, w.server = true, "s1"
+	}
+	o.abortReturns = r.IntN(3) == 0
+	o.Tune = nil
+	if r.IntN(4) == 0 { // some are more patient than their leader
+		patient := r.IntN(len(w.hosts))
+		o.Tune = func(host int, c *core.Config) {
+			if host == patient {
+				c.Drain = time.Minute
+			}
+		}
+	}
 	c.Keep = 10 * time.Minute
 	if r.IntN(4) == 0 {
 		// Longer than any message is late: who is shown a record that has been
@@ -385,7 +420,7 @@ func (w *World) drawFaults() {
 	for range 1 + r.IntN(5) {
 		f := all[r.IntN(len(all))]
 		// A rollback takes most promises away, so it is rare.
-		if (f == RollAll || f == RollPlan) && len(o.Only) == 0 && r.IntN(3) != 0 {
+		if (f == RollAll || f == RollPlan || f == Failover) && len(o.Only) == 0 && r.IntN(3) != 0 {
 			f = all[r.IntN(len(all))]
 		}
 		o.kinds = append(o.kinds, f)

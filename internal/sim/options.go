@@ -33,6 +33,8 @@ type Options struct {
 	badClock     bool // M11: clocks stop in suspend
 	watchdogOnly bool // M24: nobody checks the lease before an effect
 	noEffects    bool
+
+	abortReturns bool // Config.Abort ends the handlers whose time is over, and returns
 }
 
 func (o *Options) allows(f Fault) bool { return len(o.Only) == 0 || slices.Contains(o.Only, f) }
@@ -178,7 +180,7 @@ func New(o Options) *World {
 	if o.Config.Lease == 0 {
 		o.Config.Timing = core.DefaultTiming()
 	}
-	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}}
+	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, tried: map[grant]int32{}}
 	w.checks.Who = func(n int32) string {
 		if n == check.Nobody {
 			return "nobody"

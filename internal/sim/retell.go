@@ -69,7 +69,24 @@ func (t *teller) struck(h *host, f fault) {
 	case RollPlan:
 		t.say(now, "store loses plan %v", long/8)
 	case RollAll:
-		t.say(now, "store loses %v", long/2)
+		back := long / 2
+		if f.more%5 == 0 {
+			back = time.Duration(now)
+		}
+		t.say(now, "store loses %v", back)
+	case Failover:
+		t.say(now, "store loses %v", long/16)
+		if t.w.server != "" {
+			t.say(now, "store becomes s%d", now)
+		}
+	case Outsider:
+		t.say(now, "kill %s", name)
+		t.say(now, "cut %s", name)
+		t.say(end, "heal %s", name)
+	case BadListing:
+		if f.more%2 == 0 {
+			t.say(now, "source %s silent", name)
+		}
 	case Slow:
 		t.say(now, "handler %s slow 2s", name)
 	case Hung:
@@ -113,6 +130,12 @@ func Retell(o Options, seed uint64) (Script, Result) {
 	}
 	if !c.Fresh {
 		group = append(group, "fresh=false")
+	}
+	if c.Volatile {
+		group = append(group, "class=C")
+	}
+	if w.opt.abortReturns {
+		group = append(group, "abort=returns")
 	}
 	t.script.Setup = []scenario.Command{{Verb: "group", Args: group}}
 	return t.script, r

@@ -57,7 +57,7 @@ func (w *World) happen(h *host, it *item) {
 		}
 		w.deliver(h, &it.ev)
 	case evListing:
-		ev := w.listing()
+		ev := w.listing(h)
 		w.deliver(h, &ev)
 	case evStarted:
 		if h.find(it.run) >= 0 {
@@ -134,6 +134,7 @@ func (w *World) effect(h *host, it item) {
 			it.kind = evSend
 			it.who = h.who
 			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
+			w.tries(grant{it.run.part, it.run.token}, h.who)
 			h.runs[i].busy = true
 			w.push(w.now+w.quick(), it)
 		}
@@ -169,6 +170,31 @@ func (w *World) effect(h *host, it item) {
 			w.hear(seenLine{text: fmt.Sprintf("sink %s %s@%d from %s", verb, w.names[it.run.part], it.run.token.Counter(), h.name)})
 		}
 	}
+}
+
+// tries is I2 beyond what one sink lets pass: no token is ever used by two
+// sessions. A store that was restored may grant one again only where nobody is
+// left who remembers the first time.
+func (w *World) tries(g grant, who int32) {
+	first, any := w.tried[g]
+	if !any {
+		w.tried[g] = who
+		return
+	}
+	if first != who && w.remembered(g) {
+		w.fail("I2", "%s and %s both act under %s@%s", w.checks.Who(first), w.checks.Who(who), w.names[g.part], g.token)
+	}
+}
+
+// remembered: a member lives that was in the group when g was granted first.
+func (w *World) remembered(g grant) bool {
+	s := w.who[w.tried[g]]
+	return slices.ContainsFunc(w.hosts, func(h *host) bool {
+		if !h.up || h.node.Plan() == nil {
+			return false
+		}
+		return slices.ContainsFunc(h.node.Plan().Full().Rows, func(r record.Row) bool { return r.Token == g.token && r.Owner == s })
+	})
 }
 
 // Result is what one schedule came to.
@@ -256,7 +282,7 @@ func (w *World) settled() *check.Violation {
 		}
 	}
 	for i := range w.opt.Partitions {
-		if w.calm && w.off(w.names[i]) {
+		if w.calm && w.off(w.names[i]) || w.unlisted(w.names[i]) {
 			continue
 		}
 		w.final.Parts = append(w.final.Parts, int32(i))
@@ -264,10 +290,31 @@ func (w *World) settled() *check.Violation {
 	return w.checks.Settled(w.final)
 }
 
+// unlisted: the roster does not name the partition, and the leader cannot ask
+// the source for it.
+func (w *World) unlisted(name string) bool {
+	l := w.leader()
+	if l == nil || !l.silent || w.store.roster.Roster == nil {
+		return false
+	}
+	i := slices.IndexFunc(w.store.roster.Roster.Entries, func(p record.Partition) bool { return p.Name == name })
+	return i < 0 || w.store.roster.Roster.Entries[i].Removed
+}
+
 // off: an order keeps the partition from running.
 func (w *World) off(name string) bool {
 	o := w.store.orders.Orders
 	return o != nil && (slices.Contains(o.Pauses, name) || slices.Contains(o.Remove, name))
+}
+
+// listAgain heals the source, but half of the members to which it is silent: a
+// group that knows its partitions has to do without. Which they are is written in
+// the roster; where that is gone, only a source can tell.
+func (w *World) listAgain() {
+	for _, h := range w.hosts {
+		h.short = false
+		h.silent = h.silent && !w.lossy && w.store.roster.Rev != 0 && w.rng.IntN(2) == 0
+	}
 }
 
 // heal ends all faults: everything cut is joined, everything stopped goes on,
@@ -277,7 +324,7 @@ func (w *World) heal() {
 	w.healed = true
 	w.opt.noise = noise{}
 	w.store.stall = 0
-	w.source = source{}
+	w.listAgain()
 	some := false
 	for i, h := range w.hosts {
 		h.cutIn, h.cutOut = false, false
@@ -298,6 +345,7 @@ func (w *World) heal() {
 		if !h.up && h.restart {
 			w.push(w.now+w.quick(), item{kind: evRestart, host: h, epoch: h.epoch})
 		}
+		w.identify(h)
 		if h.up { // its watches broke off while it was cut
 			w.push(w.now+w.quick(), item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Gap}})
 			w.firstBatch(h)
@@ -310,14 +358,14 @@ func (w *World) reset(seed uint64) {
 	w.seed = seed
 	w.pcg.Seed(seed, 0x9e3779b97f4a7c15)
 	w.rng = rand.New(&w.pcg)
-	w.now, w.bad, w.healed, w.lossy, w.blind, w.twins = 0, nil, false, false, 0, false
+	w.now, w.bad, w.healed, w.lossy, w.blind, w.doubted, w.emptied, w.twins = 0, nil, false, false, 0, 0, false, false
 	w.queue.reset()
 	w.store.reset()
 	w.who = w.who[:0]
 	clear(w.hash)
+	clear(w.tried)
 	w.chunk = nil
 	w.stats.Steps, w.stats.LiveFaults, w.stats.Plans = 0, 0, 0
-	w.source = source{}
 	w.names = w.names[:0]
 	for i := range w.opt.Partitions {
 		w.names = append(w.names, partName(i))

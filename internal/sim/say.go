@@ -184,7 +184,7 @@ func (w *World) logPlan(was, p *record.Plan) {
 // hearPlan tells a plan as a scenario does: who is meant to own what.
 func (w *World) hearPlan(was, p *record.Plan) {
 	if was.Incarnation != p.Incarnation {
-		w.hear(seenLine{text: fmt.Sprintf("incarnation %d", p.Incarnation-was.Incarnation)})
+		w.hear(seenLine{text: "a new incarnation"})
 	}
 	if was.ID == p.ID && slices.Equal(was.Members, p.Members) {
 		return

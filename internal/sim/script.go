@@ -180,7 +180,7 @@ func (s *Stage) closing() []scenario.Command {
 		if h.hides != "" {
 			undo("listing", h.name, "works")
 		}
-		if h.fails {
+		if h.fails || h.silent {
 			undo("source", h.name, "works")
 		}
 		if h.cutIn || h.cutOut {

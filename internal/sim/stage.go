@@ -245,6 +245,10 @@ func (s *Stage) toMembers(c scenario.Command) error {
 			return s.lists(rest)
 		}
 		h := s.host(name)
+		if h != nil && !h.up && (c.Verb == "cut" || c.Verb == "heal") {
+			h.cutIn, h.cutOut = c.Verb == "cut", c.Verb == "cut" // whoever starts there is cut off
+			continue
+		}
 		if h == nil || !h.up {
 			return fmt.Errorf("no process called %q is up", name)
 		}
@@ -287,7 +291,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 		case "handler":
 			return s.handler(h, c.Args[1:])
 		case "source":
-			h.fails = rest == "fails"
+			h.fails, h.silent = rest == "fails", rest == "silent"
 		case "begin":
 			return s.begin(h, rest)
 		}

@@ -19,8 +19,8 @@ type store struct {
 	members []core.Entry // in order of creation
 	log     []version
 	stall   int64 // nothing is applied before
-	used    bool  // there has been a plan once
 	refuse  bool  // plans are not taken, and nobody says why
+	small   bool  // rosters are larger than a record may be
 }
 
 type version struct {
@@ -102,11 +102,15 @@ func (w *World) apply(it item) {
 	switch it.ev.Verb {
 	case core.Put:
 		e := it.ev.Entries[0]
-		if w.store.refuse && e.Cell == core.PlanCell {
-			w.timeout(it)
+		switch {
+		case w.store.refuse && e.Cell == core.PlanCell, w.emptied && e.Cell == core.PlanCell && it.ev.Rev == 0 && !e.Plan.Hold:
+			w.timeout(it) // of a group that was created just before the store was emptied: see vouched
 			return
+		case w.store.small && e.Cell == core.RosterCell:
+			ev.Outcome = core.Refused // the shell does not even ask the store
+		default:
+			ev.Outcome, ev.Rev = w.put(e, it.ev.Rev, it.ev.First)
 		}
-		ev.Outcome, ev.Rev = w.put(e, it.ev.Rev, it.ev.First)
 	case core.Delete:
 		ev.Outcome = w.delete(it.ev.Key, it.ev.Rev)
 	case core.Get:
@@ -144,6 +148,7 @@ func (w *World) answered(it *item) {
 		return // it stopped waiting, or has had it
 	}
 	h.calls = append(h.calls[:i], h.calls[i+1:]...)
+	it.ev.Era = w.eraNow()
 	w.deliver(h, &it.ev)
 }
 
@@ -160,7 +165,6 @@ func (w *World) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core
 		return core.Conflict, 0
 	}
 	was := *c
-	s.used = s.used || e.Cell == core.PlanCell
 	s.rev++
 	e.Rev = s.rev
 	*c = e
@@ -219,7 +223,18 @@ func (w *World) wroteMember(was, m *record.Member) {
 	}
 }
 
+func (w *World) incarnation() uint32 {
+	if p := w.store.plan.Plan; p != nil {
+		return p.Incarnation
+	}
+	return 0
+}
+
 func (w *World) wrotePlan(was, p *record.Plan) {
+	if p.Incarnation > w.doubted && w.doubted > 0 && !p.Hold {
+		w.doubted = 0
+		w.judge(check.Event{Kind: check.Sure, Token: record.MakeToken(p.Incarnation, 0)})
+	}
 	eager := p.Mode == record.Eager && !w.store.frozen(p.Orders)
 	names := w.store.rosterOf(p.Roster)
 	for i := range p.Rows {
@@ -325,6 +340,12 @@ func (w *World) rollback(to int64, only core.Cell) {
 	s.members = slices.DeleteFunc(s.members, func(e core.Entry) bool { return e.Rev == 0 || e.Deleted })
 	if s.plan.Rev == was {
 		return
+	}
+	if s.plan.Rev == 0 {
+		w.emptied = true
+		for _, h := range w.hosts {
+			h.cfg.Fresh = false
+		}
 	}
 	w.tellRows(s.plan.Plan)
 	if s.plan.Rev != 0 {

@@ -35,6 +35,9 @@ func (s *Stage) group(args []string) error {
 			c.Fresh = v == "true"
 		case "class":
 			c.Volatile = v == "C"
+			s.w.server = "s1"
+		case "abort":
+			s.w.opt.abortReturns = v == "returns"
 		default:
 			err = setDuration(&c.Timing, k, v)
 		}
@@ -230,19 +233,14 @@ func (s *Stage) store(args []string) error {
 		w.store.stall = w.now + int64(d)
 		return err
 	case "works":
-		w.store.stall, w.store.refuse = 0, false
+		w.store.stall, w.store.refuse, w.store.small = 0, false, false
 		return nil
 	case "refuses":
 		w.store.refuse = true
 		return nil
 	case "becomes":
-		w.lossy = true
-		w.server = args[len(args)-1]
-		for _, h := range w.hosts {
-			if h.up {
-				w.deliverSoon(h, core.Event{Kind: core.Server, Text: w.server})
-			}
-		}
+		w.judge(check.Event{Kind: check.Rollback, Until: w.now})
+		w.become(args[len(args)-1])
 		return nil
 	case "deletes":
 		if h := s.host(args[len(args)-1]); h != nil {

@@ -27,7 +27,6 @@ type World struct {
 	queue  queue
 	cur    item // the one that happens now
 	store  store
-	source source
 	hosts  []*host
 	era    uint32
 	server string // the store's identity, where a play gives it one
@@ -39,17 +38,20 @@ type World struct {
 	hash  map[record.Session]int32
 
 	sink   []sinkCell
-	aloft  []item // effects that a play has not let land yet
+	tried  map[grant]int32 // who has tried to act under a token
+	aloft  []item          // effects that a play has not let land yet
 	checks check.Checker
 	bad    *check.Violation
 	final  check.Final
 	stats  Stats
 	marks  *Marks
 
-	twins  bool      // there have been two processes of one name
-	lossy  bool      // the store has lost something
-	blind  int64     // until then only the sink is sure
-	script *scripted // the play is a script, and more can be asked of it
+	twins   bool      // there have been two processes of one name
+	lossy   bool      // the store has lost something
+	emptied bool      // even the plan
+	blind   int64     // until then only the sink is sure
+	doubted uint32    // incarnations up to this one suffer from a loss
+	script  *scripted // the play is a script, and more can be asked of it
 
 	tell *teller // writes the schedule down as a script
 
@@ -93,7 +95,11 @@ type host struct {
 	asleep   bool // paused with the whole machine
 	pausedAt int64
 	woke     int64
-	troubled bool // a play has done something to it
+	troubled bool   // a play has done something to it
+	begun    bool   // it has had a session: the next is not its first
+	server   string // identity of the store's server, as last told
+	silent   bool   // the source does not tell it its partitions
+	short    bool   // or not all of them
 }
 
 // trouble is what ails a process, until it is started again.
@@ -137,6 +143,12 @@ type sinkCell struct {
 	token record.Token
 	who   int32
 	any   bool
+}
+
+// A grant is one ownership of one partition.
+type grant struct {
+	part  int32
+	token record.Token
 }
 
 func ms(n int64) int64 { return n * int64(time.Millisecond) }
@@ -185,10 +197,9 @@ func (w *World) join(h *host) {
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
 	h.cfg.Hash = uint32(uint64(h.cfg.Session)>>7) ^ uint32(h.cfg.Session)
-	// Eras pass quickly here. What real ones cannot tell apart, a store emptied
-	// and a group created anew within the same 4 s, is left to the documentation.
-	h.cfg.Era = w.era + uint32(w.now/ms(10))
-	h.cfg.Fresh = h.cfg.Fresh && !w.store.used
+	h.cfg.Era = w.eraNow()
+	h.cfg.Fresh = h.cfg.Fresh && w.vouched(h)
+	h.begun = true
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}
@@ -198,19 +209,28 @@ func (w *World) join(h *host) {
 			w.marks.Twins++
 		}
 	}
-	cfg := h.cfg
-	h.node = core.New(&cfg)
+	h.node = core.New(&h.cfg)
 	h.who = int32(len(w.who))
 	w.who = append(w.who, h.cfg.Session)
 	w.hash[h.cfg.Session] = h.who
 	if w.hear == nil {
 		w.say(h, "starts")
 	}
-	if w.server != "" {
-		w.deliver(h, &core.Event{Kind: core.Server, Text: w.server})
-	}
+	h.server = ""
 	w.deliver(h, &core.Event{Kind: core.Begin})
+	w.identify(h)
 }
+
+// eraNow is the wall clock. Eras pass quickly here: what real ones cannot tell
+// apart, two incarnations begun within the same 4 s, is left to the documentation.
+func (w *World) eraNow() uint32 { return w.era + uint32(w.now/ms(1)) }
+
+// vouched: an operator says of a store that it is new (Config.NewGroup, or an
+// Embed that has made its folder) when he starts a member for the first time, and
+// the shell believes it for the first session of that process. Nobody says so of
+// a store that has been emptied since; that one is emptied between the start of a
+// process and its first plan is left to the documentation.
+func (w *World) vouched(h *host) bool { return !h.begun && !w.emptied }
 
 // session draws a session id. Without chance they are numbered, so that
 // transcripts are the same for ever.
@@ -221,6 +241,25 @@ func (w *World) session(h *host) record.Session {
 	for {
 		if s := record.Session(w.rng.Uint64()); s != 0 {
 			return s
+		}
+	}
+}
+
+// identify tells h which server the store is connected to, if it can ask.
+func (w *World) identify(h *host) {
+	if h.up && !h.cutIn && !h.cutOut && h.server != w.server {
+		h.server = w.server
+		w.push(w.now+w.delay(h), item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Server, Text: w.server}})
+	}
+}
+
+// become makes the store another server: connections break off, and whoever can
+// connect again learns of it.
+func (w *World) become(server string) {
+	w.server = server
+	for _, h := range w.hosts {
+		if h.up && !h.cutIn && !h.cutOut {
+			w.reconnect(h)
 		}
 	}
 }
@@ -280,8 +319,12 @@ func (w *World) arm(h *host) {
 
 func (w *World) judge(e check.Event) {
 	e.At = w.now
-	if e.Kind == check.Rollback {
+	switch e.Kind {
+	case check.Rollback:
 		w.lossy, w.blind = true, max(w.blind, e.Until)
+		w.doubted = max(w.doubted, w.incarnation())
+	case check.Sure:
+		w.blind = min(w.blind, w.now)
 	}
 	if v := w.checks.See(e); v != nil && w.bad == nil {
 		w.bad = v
@@ -317,19 +360,22 @@ func (w *World) act(h *host, a *core.Action) {
 }
 
 // abort is the shell's last resort. A handler at work can only be ended with
-// its process; without one, what runs is closed at once.
+// its process, unless Config.Abort knows better: that of `rota run` kills the
+// commands whose time is over and returns. Without a handler at work, what runs
+// is closed at once.
 func (w *World) abort(h *host) {
 	busy := slices.ContainsFunc(h.runs, func(r hrun) bool { return r.busy })
-	if busy || h.hung || h.stubborn || h.slow {
+	if (busy || h.hung || h.stubborn || h.slow) && !w.opt.abortReturns {
 		w.marks.Aborts++
 		w.say(h, "ends itself: a handler outlived its time")
 		w.kill(h)
 		w.restartLater(h)
 		return
 	}
-	for _, r := range h.runs {
-		if r.cancel {
-			w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: r})
+	for i := range h.runs {
+		if r := &h.runs[i]; r.cancel {
+			r.busy = false
+			w.push(w.now, item{kind: evStopped, host: h, epoch: h.epoch, run: *r})
 		}
 	}
 }
