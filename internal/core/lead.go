@@ -302,7 +302,7 @@ func (n *Node) keepWaits() {
 		w := &l.waits[i]
 		if n.plan.Rows[w.id].State == record.Owned && !w.stuck && n.reached(w.since.Add(n.cfg.Stuck)) {
 			w.stuck = true
-			n.do(Action{Do: DoNote, Note: NoteStuck, ID: w.id, Token: n.plan.Rows[w.id].Token, Name: n.nameOf(w.id)})
+			n.do(Action{Do: DoNote, Note: NoteStuck, ID: w.id, Token: n.plan.Rows[w.id].Token, Name: n.NameOf(w.id)})
 		}
 	}
 }
@@ -394,7 +394,7 @@ func (n *Node) Waits() []Wait {
 	var out []Wait
 	for _, w := range n.lead.waits {
 		r := n.plan.Rows[w.id]
-		out = append(out, Wait{ID: w.id, Name: n.nameOf(w.id), Row: r, For: n.now.Sub(w.since), Stuck: w.stuck})
+		out = append(out, Wait{ID: w.id, Name: n.NameOf(w.id), Row: r, For: n.now.Sub(w.since), Stuck: w.stuck})
 	}
 	return out
 }

@@ -100,7 +100,7 @@ func (n *Node) reconcile() {
 		if h.State != record.Owned || n.hasGivenUp(h.ID) {
 			continue
 		}
-		name := n.nameOf(h.ID)
+		name := n.NameOf(h.ID)
 		if name == "" && !mutOldRoster {
 			continue // a plan that no roster explains: what an ID means is never guessed
 		}
@@ -129,7 +129,8 @@ func (n *Node) hasGivenUp(id record.ID) bool {
 	return slices.ContainsFunc(n.gaveUp, func(g record.GaveUp) bool { return g.ID == id })
 }
 
-func (n *Node) nameOf(id record.ID) string {
+// NameOf is what the roster calls a partition; empty if it does not know it.
+func (n *Node) NameOf(id record.ID) string {
 	if n.roster == nil || int(id) >= len(n.roster.Entries) {
 		return ""
 	}

@@ -49,6 +49,7 @@ func Find(id string) (*Defect, bool) {
 var (
 	everyone = []By{Explorer, Simulator, Scenario}
 	played   = []By{Simulator, Scenario}
+	searched = []By{Explorer, Scenario}
 	told     = []By{Scenario}
 )
 
@@ -111,13 +112,13 @@ var Table = []Defect{
 	{"R23", "plan whose roster the store lost waited for", Core, told, ""},
 	{"R24", "eviction that the store lost not missed", Core, told, ""},
 	{"R25", "evicted member that beats again believed", Core, told, ""},
-	{"R26", "server of the first plan not compared", Core, played, ""},
-	{"R27", "abort that returned is the last", Core, everyone, ""},
+	{"R26", "server of the first plan not compared", Core, searched, ""},
+	{"R27", "abort that returned is the last", Core, searched, ""},
 	{"R28", "plans wait for a roster that cannot be had", Core, played, ""},
-	{"R29", "heir of an evicted member does not wait", Core, everyone, ""},
-	{"R30", "hold counted from the session's birth", Core, everyone, ""},
-	{"R31", "hold does not wait for a leaver that is deaf", Core, everyone, ""},
+	{"R29", "heir of an evicted member does not wait", Core, searched, ""},
+	{"R30", "hold counted from the session's birth", Core, searched, ""},
+	{"R31", "hold does not wait for a leaver that is deaf", Core, searched, ""},
 	{"R32", "incarnation that the store lost begun again under its number", Core, played, ""},
-	{"R33", "something is started under a hold", Core, played, ""},
-	{"R34", "grants of a lost incarnation outlive the hold", Core, played, ""},
+	{"R33", "something is started under a hold", Core, told, ""},
+	{"R34", "grants of a lost incarnation outlive the hold", Core, told, ""},
 }

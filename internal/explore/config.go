@@ -33,6 +33,7 @@ const (
 	Hide                     // a listing lacks a member
 	Rollback                 // the store loses the newest version of the plan
 	Empty                    // the store loses everything
+	Failover                 // another server takes over, and has not seen the newest version of the plan
 	Effect                   // a handler's effect reaches the sink at any later time
 	Order                    // an operator gives the next order
 	Proof                    // the kernel proves a death
@@ -40,7 +41,7 @@ const (
 )
 
 var faultNames = [faults]string{"lost request", "lost answer", "late request", "repeated request", "crash", "crash of two", "freeze", "sleep",
-	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "deaf", "hidden member", "rollback", "emptied store",
+	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "deaf", "hidden member", "rollback", "emptied store", "failover",
 	"effect", "order", "proof"}
 
 func (f Fault) String() string { return faultNames[f] }
@@ -76,6 +77,7 @@ type Config struct {
 	Orders  []func(*record.Orders) // what operators order, in turn
 	Thaw    uint8                  // frozen for at most so many ticks; 0: for any time
 	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
+	Returns bool                   // an abort ends the handlers that have overstayed, and returns
 	Wait    uint8                  // a dead member is in the plan for at most so many ticks, and then it is over; 0: not asked
 	Catches []string               // defects that must be caught here
 	Long    bool                   // takes minutes
@@ -123,6 +125,7 @@ func (c *Config) node(who int) *core.Node {
 	t.Drain, t.Orphan, t.Grace = 2*tick, 3*tick, tick
 	t.Settle, t.SettleMax = 0, 0
 	t.Stuck, t.Ask, t.Keep, t.PollPlan, t.PollList = core.Forever, core.Forever, core.Forever, core.Forever, core.Forever
+	cfg.Volatile = c.Faults[Failover] > 0
 	if c.Tune != nil {
 		c.Tune(cfg)
 	}

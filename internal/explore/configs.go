@@ -69,6 +69,16 @@ var Configs = []*Config{
 			}
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
+	{Name: "3m1p evicted, a process of its name", Catches: []string{"R29"}, Members: []Member{{Name: "c1"}, {Name: "c2"}, {Name: "c2", Joins: true}}, Parts: p,
+		Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
+		Tune: func(c *core.Config) {
+			if c.Name == "c2" {
+				c.Drain = 9 * tick
+			}
+		},
+		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
+	{Name: "2m2p an abort that returns", Catches: []string{"R27"}, Members: two, Parts: pq, Returns: true, Prompt: Sources | Reads | Shows,
+		Faults: budget{Hang: 1, Order: 1, Freeze: 1}, Whom: map[Fault][]int{Hang: {1}, Freeze: {1}}, Orders: []func(*record.Orders){pin("p", "c2")}},
 	{Name: "2m1p leader's hung handler", Catches: []string{"M23"}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 1}, Whom: map[Fault][]int{Hang: {0}},
 		Orders: []func(*record.Orders){pin("p", "c2")}},
 	{Name: "2m1p hung+crash, moved", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Hang: 1, Crash: 1, Order: 1},
@@ -145,6 +155,19 @@ var Configs = []*Config{
 	{Name: "3m2p backup, deaf", Long: true, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
 		Setup:  func(w *world) *world { return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3) },
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
+	{Name: "3m2p backup, a deaf leaver", Catches: []string{"R31"}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
+		Faults: budget{Rollback: 1, Deaf: 1, Order: 3, Busy: 1, Leave: 1}, Whom: map[Fault][]int{Deaf: {1}, Busy: {1}, Leave: {1}},
+		Tune: func(c *core.Config) { c.Drain = 9 * tick },
+		Setup: func(w *world) *world {
+			return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Busy, 1).after(Deaf, 1).after(Leave, 1)
+		},
+		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
+	{Name: "3m2p failover, one cut off", Catches: []string{"R26"}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
+		Faults: budget{Failover: 1, Leave: 1, Freeze: 1}, Whom: map[Fault][]int{Leave: {0}, Freeze: {1}},
+		Setup: func(w *world) *world { return w.after(Leave, 0).ticks(2) }},
+	{Name: "2m1p failover", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Failover: 1, LoseAnswer: 1}},
+	{Name: "2m1p emptied, a joiner frozen", Catches: []string{"R30"}, Members: grow2, Parts: p, Prompt: All, Faults: budget{Empty: 1, Freeze: 1, Crash: 1},
+		Whom: map[Fault][]int{Freeze: {0}, Crash: {0}}, Setup: (*world).joinFrozen},
 	{Name: "2m1p emptied", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Empty: 1}},
 	{Name: "2m1p emptied+join", Catches: []string{"M29"}, Long: true, Members: grow2, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Empty: 1, Freeze: 1}},
 }

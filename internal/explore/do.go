@@ -152,6 +152,7 @@ func (w *world) join(who int) {
 			p.owe(unseen{core.Key{Cell: c}, true})
 		}
 	}
+	w.identify(who)
 	w.step(who, &core.Event{Kind: core.Begin})
 }
 
@@ -324,9 +325,10 @@ func (w *world) strike(who int, f Fault) {
 		p.deaf = true
 	case Order:
 		w.order()
-	case Rollback:
+	case Rollback, Failover:
 		c := &w.store.plan
 		*c = slot{cur: c.old, shape: c.oldShape}
+		w.second = f == Failover
 		w.lose()
 	case Empty:
 		w.store = store{rev: w.store.rev, plan: slot{cur: core.Entry{Key: core.Key{Cell: core.PlanCell}}}}

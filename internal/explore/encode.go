@@ -68,7 +68,7 @@ func (e *encoder) key(w *world) key {
 		e.num(uint64(w.sinks[i].who))
 		e.grants = append(e.grants, core.Grant{ID: record.ID(i), Token: w.sinks[i].token}, core.Grant{ID: record.ID(i), Token: w.high[i]})
 	}
-	e.put(w.plans, w.waits, bits(w.rolled))
+	e.put(w.plans, w.waits, bits(w.rolled, w.second))
 	e.grant.SetGrants(e.grants)
 	e.shapes = append(e.shapes, &e.grant)
 	e.dst = e.ranks.Append(e.dst, e.shapes...)

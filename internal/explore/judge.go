@@ -52,10 +52,15 @@ func (w *world) overtime(who int) {
 		return
 	}
 	for _, r := range p.runs {
-		if !r.cancel {
+		if !r.cancel || p.hung && !w.stops(who, r) {
 			w.fail("I1", "%s goes on with %s after the end of its lease", w.cfg.label(who), w.cfg.partName(r.part))
 		}
 	}
+}
+
+// stops: the end of the run is on its way.
+func (w *world) stops(who int, r run) bool {
+	return slices.ContainsFunc(w.mail, func(m mail) bool { return m.kind == stopped && int(m.who) == who && m.run.part == r.part })
 }
 
 // owner is I4. A store that lost a write breaks it by itself.

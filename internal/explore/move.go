@@ -174,7 +174,7 @@ func (w *world) strikes(dst []move) []move {
 			}
 		}
 	}
-	for _, f := range [...]Fault{Rollback, Empty, Order} {
+	for _, f := range [...]Fault{Rollback, Empty, Failover, Order} {
 		if w.budget[f] > 0 && w.can(nil, f) {
 			dst = append(dst, move{opStrike, 0, uint8(f), never})
 		}
@@ -197,7 +197,7 @@ func (w *world) can(p *proc, f Fault) bool {
 		return p.state == up && !p.fails
 	case Leave:
 		return p.state == up && !p.leaves
-	case Rollback:
+	case Rollback, Failover:
 		return w.store.plan.old.Rev != 0
 	case Empty:
 		return w.store.plan.cur.Rev != 0

@@ -347,3 +347,16 @@ func (w *world) ticks(n int) *world {
 
 // after lets fault f strike who, and everything come to rest.
 func (w *world) after(f Fault, who uint8) *world { return w.do(move{opStrike, who, uint8(f), never}) }
+
+// joinFrozen: the second member starts, its first write is lost, and it freezes.
+func (w *world) joinFrozen() *world {
+	w = w.clone()
+	w.join(1)
+	for i := len(w.mail) - 1; i >= 0; i-- {
+		if m := w.mail[i]; m.who == 1 && m.kind == request {
+			w.giveUp(w.unpost(i))
+		}
+	}
+	w.procs[1].state = paused
+	return w
+}

@@ -28,6 +28,7 @@ type world struct {
 	plans  uint8          // made since the exploration began, where that is asked
 	waits  uint8          // ticks that a dead member has been in the plan, where that is asked
 	rolled bool           // the store lost a write
+	second bool           // it is another server now
 	counts bool           // plans are counted: the exploration has begun
 	bad    *Violation
 }
@@ -201,12 +202,14 @@ func (w *world) act(who int, a *core.Action) {
 	case core.DoAbort:
 		// A handler that outlives its time ends with its process. One that would
 		// have ended just now is closed by the shell.
-		if p.hung || p.busy {
+		if (p.hung || p.busy) && !w.cfg.Returns {
 			w.kill(who)
 			return
 		}
 		for _, r := range p.runs {
-			w.finish(who, r)
+			if r.cancel || !w.cfg.Returns {
+				w.finish(who, r)
+			}
 		}
 	case core.DoEnd:
 		w.kill(who)
@@ -251,7 +254,7 @@ func (w *world) stop(who int, a *core.Action) {
 
 // finish closes a run at once.
 func (w *world) finish(who int, r run) {
-	if !slices.ContainsFunc(w.mail, func(m mail) bool { return m.kind == stopped && int(m.who) == who && m.run.part == r.part }) {
+	if !w.stops(who, r) {
 		w.post(mail{kind: stopped, who: uint8(who), run: run{id: r.id, part: r.part, token: r.token}})
 	}
 }
@@ -346,7 +349,7 @@ func (w *world) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core
 
 // keepOld remembers the version about to be replaced, if it may come back.
 func (w *world) keepOld(c *slot) {
-	if w.budget[Rollback] > 0 && !w.cfg.Backup {
+	if (w.budget[Rollback] > 0 || w.budget[Failover] > 0) && !w.cfg.Backup {
 		c.old, c.oldShape = c.cur, c.shape
 	}
 }
@@ -437,7 +440,15 @@ func (w *world) gap(who int) {
 			p.owe(unseen{core.Key{Cell: c}, true})
 		}
 	}
+	w.identify(who)
 	w.step(who, &core.Event{Kind: core.Gap})
+}
+
+// identify tells a process which server it is connected to.
+func (w *world) identify(who int) {
+	if w.cfg.Faults[Failover] > 0 {
+		w.step(who, &core.Event{Kind: core.Server, Text: map[bool]string{false: "s1", true: "s2"}[w.second]})
+	}
 }
 
 // shown is what a watch shows now.

@@ -246,6 +246,7 @@ const unCut = numFaults
 // reconnect joins a host that was cut off to the store again.
 func (w *World) reconnect(h *host) {
 	h.cutIn, h.cutOut = false, false
+	h.woke = w.now
 	if h.up {
 		w.marks.Gaps++
 		w.identify(h)

@@ -180,7 +180,7 @@ func New(o Options) *World {
 	if o.Config.Lease == 0 {
 		o.Config.Timing = core.DefaultTiming()
 	}
-	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, tried: map[grant]int32{}}
+	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, granted: map[grant]int32{}, begun: map[uint32]uint64{}}
 	w.checks.Who = func(n int32) string {
 		if n == check.Nobody {
 			return "nobody"

@@ -134,7 +134,6 @@ func (w *World) effect(h *host, it item) {
 			it.kind = evSend
 			it.who = h.who
 			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
-			w.tries(grant{it.run.part, it.run.token}, h.who)
 			h.runs[i].busy = true
 			w.push(w.now+w.quick(), it)
 		}
@@ -170,31 +169,6 @@ func (w *World) effect(h *host, it item) {
 			w.hear(seenLine{text: fmt.Sprintf("sink %s %s@%d from %s", verb, w.names[it.run.part], it.run.token.Counter(), h.name)})
 		}
 	}
-}
-
-// tries is I2 beyond what one sink lets pass: no token is ever used by two
-// sessions. A store that was restored may grant one again only where nobody is
-// left who remembers the first time.
-func (w *World) tries(g grant, who int32) {
-	first, any := w.tried[g]
-	if !any {
-		w.tried[g] = who
-		return
-	}
-	if first != who && w.remembered(g) {
-		w.fail("I2", "%s and %s both act under %s@%s", w.checks.Who(first), w.checks.Who(who), w.names[g.part], g.token)
-	}
-}
-
-// remembered: a member lives that was in the group when g was granted first.
-func (w *World) remembered(g grant) bool {
-	s := w.who[w.tried[g]]
-	return slices.ContainsFunc(w.hosts, func(h *host) bool {
-		if !h.up || h.node.Plan() == nil {
-			return false
-		}
-		return slices.ContainsFunc(h.node.Plan().Full().Rows, func(r record.Row) bool { return r.Token == g.token && r.Owner == s })
-	})
 }
 
 // Result is what one schedule came to.
@@ -327,7 +301,7 @@ func (w *World) heal() {
 	w.listAgain()
 	some := false
 	for i, h := range w.hosts {
-		h.cutIn, h.cutOut = false, false
+		h.cutIn, h.cutOut, h.woke = false, false, w.now
 		h.fails = false
 		if h.paused {
 			w.wake(h)
@@ -363,7 +337,8 @@ func (w *World) reset(seed uint64) {
 	w.store.reset()
 	w.who = w.who[:0]
 	clear(w.hash)
-	clear(w.tried)
+	clear(w.granted)
+	clear(w.begun)
 	w.chunk = nil
 	w.stats.Steps, w.stats.LiveFaults, w.stats.Plans = 0, 0, 0
 	w.names = w.names[:0]

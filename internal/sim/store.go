@@ -231,6 +231,12 @@ func (w *World) incarnation() uint32 {
 }
 
 func (w *World) wrotePlan(was, p *record.Plan) {
+	if was == nil || was.Incarnation != p.Incarnation {
+		if first, again := w.begun[p.Incarnation]; again && first != p.Write { // not the same request, twice
+			w.fail("I3", "incarnation %d begins a second time", p.Incarnation)
+		}
+		w.begun[p.Incarnation] = p.Write
+	}
 	if p.Incarnation > w.doubted && w.doubted > 0 && !p.Hold {
 		w.doubted = 0
 		w.judge(check.Event{Kind: check.Sure, Token: record.MakeToken(p.Incarnation, 0)})
@@ -260,6 +266,7 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 		w.judge(e)
 		if r.State == record.Owned && (old.State != record.Owned || old.Token != r.Token) {
 			w.overstayed(e.Part, e.Who)
+			w.granting(grant{e.Part, e.Token}, e.Who)
 		}
 		freed := r.State == record.Free && r.To == 0 && (old.State != record.Free || old.To != 0)
 		if freed || old.State == record.Owned && r.State == record.Owned {
@@ -283,6 +290,38 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 		w.marks.Incarnations++
 	}
 	w.logPlan(was, p)
+}
+
+// granting is I2 beyond what a sink lets pass: no token belongs to two sessions.
+// A store that was restored may grant one again only where nobody who remembers
+// the first time is left to notice.
+func (w *World) granting(g grant, who int32) {
+	first, again := w.granted[g]
+	if again && first != who && w.remembered(g, w.who[first]) {
+		w.fail("I2", "%s is granted to %s as @%s, as it was to %s", w.names[g.part], w.checks.Who(who), g.token, w.checks.Who(first))
+	}
+	w.granted[g] = who
+}
+
+// remembered: a member that saw s get g is at work, and has been in reach for as
+// long as it takes to notice a loss. One that is cut off, frozen or ending says
+// nothing to anybody: if the store lost writes once more, and with them that
+// somebody had noticed, nobody can know.
+func (w *World) remembered(g grant, s record.Session) bool {
+	return slices.ContainsFunc(w.hosts, func(h *host) bool {
+		if !h.up || h.paused || h.cutIn || h.cutOut || h.node.Plan() == nil || w.now < max(w.lostAt, h.woke)+int64(h.cfg.W()) {
+			return false
+		}
+		if cause, _ := h.node.Ended(); cause != core.NotEnded {
+			return false
+		}
+		for id, r := range h.node.Plan().Full().Rows {
+			if r.Token == g.token && r.Owner == s && h.node.NameOf(record.ID(id)) == w.names[g.part] {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // rosterOf is the roster that a plan obeys. The store may have lost it; its

@@ -238,6 +238,9 @@ func (s *Stage) store(args []string) error {
 	case "refuses":
 		w.store.refuse = true
 		return nil
+	case "small":
+		w.store.small = true
+		return nil
 	case "becomes":
 		w.judge(check.Event{Kind: check.Rollback, Until: w.now})
 		w.become(args[len(args)-1])

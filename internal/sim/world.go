@@ -37,20 +37,22 @@ type World struct {
 	who   []record.Session
 	hash  map[record.Session]int32
 
-	sink   []sinkCell
-	tried  map[grant]int32 // who has tried to act under a token
-	aloft  []item          // effects that a play has not let land yet
-	checks check.Checker
-	bad    *check.Violation
-	final  check.Final
-	stats  Stats
-	marks  *Marks
+	sink    []sinkCell
+	begun   map[uint32]uint64 // incarnations, and the write that began each
+	granted map[grant]int32   // who was given a token
+	aloft   []item            // effects that a play has not let land yet
+	checks  check.Checker
+	bad     *check.Violation
+	final   check.Final
+	stats   Stats
+	marks   *Marks
 
 	twins   bool      // there have been two processes of one name
 	lossy   bool      // the store has lost something
 	emptied bool      // even the plan
 	blind   int64     // until then only the sink is sure
 	doubted uint32    // incarnations up to this one suffer from a loss
+	lostAt  int64     // when the store last lost something
 	script  *scripted // the play is a script, and more can be asked of it
 
 	tell *teller // writes the schedule down as a script
@@ -94,7 +96,7 @@ type host struct {
 	restart  bool
 	asleep   bool // paused with the whole machine
 	pausedAt int64
-	woke     int64
+	woke     int64  // when it was last heard of again, after a pause or a cut
 	troubled bool   // a play has done something to it
 	begun    bool   // it has had a session: the next is not its first
 	server   string // identity of the store's server, as last told
@@ -221,9 +223,12 @@ func (w *World) join(h *host) {
 	w.identify(h)
 }
 
-// eraNow is the wall clock. Eras pass quickly here: what real ones cannot tell
-// apart, two incarnations begun within the same 4 s, is left to the documentation.
-func (w *World) eraNow() uint32 { return w.era + uint32(w.now/ms(1)) }
+// eraNow is the wall clock. Here no two looks at it are alike: that real ones are
+// for 4 s, and two incarnations begun within them, is left to the documentation.
+func (w *World) eraNow() uint32 {
+	w.era++
+	return w.era
+}
 
 // vouched: an operator says of a store that it is new (Config.NewGroup, or an
 // Embed that has made its folder) when he starts a member for the first time, and
@@ -321,7 +326,7 @@ func (w *World) judge(e check.Event) {
 	e.At = w.now
 	switch e.Kind {
 	case check.Rollback:
-		w.lossy, w.blind = true, max(w.blind, e.Until)
+		w.lossy, w.lostAt, w.blind = true, w.now, max(w.blind, e.Until)
 		w.doubted = max(w.doubted, w.incarnation())
 	case check.Sure:
 		w.blind = min(w.blind, w.now)
