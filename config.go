@@ -82,7 +82,8 @@ type Config struct {
 	Rejoin bool
 
 	// NewGroup says that the store is known to be new, so that the first plan
-	// need not wait for leases that an emptied store might have forgotten.
+	// need not wait for leases that an emptied store might have forgotten. It
+	// counts for the first session only: one that rejoins waits.
 	NewGroup bool
 
 	// Abort is the last resort when a handler outlives the lease or the drain

@@ -4,8 +4,9 @@ package rota
 
 // Each variable takes one rule of the shell out; internal/defect says which.
 var (
-	mutClockStops bool // M11
-	mutUnchecked  bool // M24
+	mutClockStops   bool // M11
+	mutUnchecked    bool // M24
+	mutFreshForLife bool // S1
 )
 
 // Mutate takes a rule of the shell out until undo is called.

@@ -5,6 +5,7 @@ package rota
 // Each constant takes one rule out when the build tag `mutants` turns it into a
 // variable. Here they are false and cost nothing.
 const (
-	mutClockStops = false // M11
-	mutUnchecked  = false // M24
+	mutClockStops   = false // M11
+	mutUnchecked    = false // M24
+	mutFreshForLife = false // S1
 )

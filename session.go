@@ -68,7 +68,7 @@ func newSession(m *Member) *session {
 		Session:  s.id,
 		Name:     m.name,
 		Timing:   m.timing,
-		Fresh:    m.cfg.NewGroup,
+		Fresh:    m.cfg.NewGroup && (m.joins == 0 || mutFreshForLife),
 		Volatile: volatile(m.cfg.Store),
 		Era:      uint32(time.Now().Unix() / 4),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
@@ -80,6 +80,7 @@ func newSession(m *Member) *session {
 	if m.cfg.Strategy == Range {
 		cfg.Strategy = core.Range
 	}
+	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
 	s.past = make(chan record.Past, 16)
 	if m.clock.drift != nil {
