@@ -79,3 +79,10 @@ func (m *Member) Timing() [7]time.Duration {
 
 // Drift sets how far this machine's clocks have come apart.
 func (m *Member) Drift(f func() time.Duration) { m.clock.drift = f }
+
+// Inexact makes the member's clock one that does not count suspend; drift is how
+// far the wall clock has run away from it.
+func (m *Member) Inexact(drift func() time.Duration) { m.clock.drift, m.clock.exact = drift, false }
+
+// NoBootClock gives the member the clock of a system where none counts suspend.
+func (m *Member) NoBootClock() { m.clock = plainClock(time.Now()) }

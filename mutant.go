@@ -7,6 +7,7 @@ var (
 	mutClockStops   bool // M11
 	mutUnchecked    bool // M24
 	mutFreshForLife bool // S1
+	mutSleepUnseen  bool // S2
 )
 
 // Mutate takes a rule of the shell out until undo is called.

@@ -8,4 +8,5 @@ const (
 	mutClockStops   = false // M11
 	mutUnchecked    = false // M24
 	mutFreshForLife = false // S1
+	mutSleepUnseen  = false // S2
 )

@@ -74,7 +74,9 @@ func (r *run) check() error {
 	if r.s.m.hold != nil {
 		r.s.m.hold()
 	}
-	if r.lost.Load() || r.s.over.Load() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
+	// The clocks before the lease: the loop takes the lease back before it says
+	// that it knows of a sleep.
+	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,4 +211,86 @@ func TestARejoinedSessionIsNotFresh(t *testing.T) {
 			}
 		})
 	}
+}
+
+// drowsy is the drift between two clocks, one of which stands still while the
+// machine sleeps.
+type drowsy struct{ atomic.Int64 }
+
+func (d *drowsy) apart() time.Duration  { return time.Duration(d.Load()) }
+func (d *drowsy) sleep(t time.Duration) { d.Add(int64(t)) }
+
+// lookout shows the newest ownership.
+type lookout struct {
+	rota.Source
+	own *atomic.Pointer[rota.Ownership]
+}
+
+func (l lookout) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	l.own.Store(&own)
+	return l.Source.Consume(ctx, own, deliver)
+}
+
+// oversleeps: where the lease is measured on a clock that stands still in a
+// sleep, the lease itself is asked whether there was one. The loop looks too, but
+// its timer stood still as well: until its next event, up to a heartbeat later,
+// effects would pass on a lease that ended long ago.
+func oversleeps(t *testing.T) error {
+	var f faults
+	var clock drowsy
+	g := newGroup(t, 1)
+	g.prepare = func(m *rota.Member) { m.Inexact(clock.apart) }
+	var own atomic.Pointer[rota.Ownership]
+	m, leave := g.start("c1", func(c *rota.Config) {
+		c.Source = lookout{c.Source, &own}
+		c.Abort = func(err error) { f.add("abort: %w", err) }
+	})
+	resumed := first(m, kind(rota.EventResumed))
+	pass(2500 * time.Millisecond) // the next heartbeat is far
+	old := own.Load()
+	if err := old.Check(); err != nil {
+		f.add("before the sleep: %w", err)
+	}
+	clock.sleep(time.Minute)
+	woke := time.Now()
+	if err := old.Settle(func() error { return nil }); !errors.Is(err, rota.ErrLost) {
+		f.add("a settlement after the sleep: %v, want ErrLost", err)
+	}
+	if left := old.Left(); left != 0 {
+		f.add("%v of the lease left after the sleep", left)
+	}
+	pass(20 * time.Second)
+	if at := resumed(); at.IsZero() || at.Sub(woke) > 100*time.Millisecond {
+		f.add("work went on %v after the sleep, want at once", at.Sub(woke))
+	}
+	if err := own.Load().Check(); own.Load() == old || err != nil {
+		f.add("later: %w", err)
+	}
+	leave()
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestTheLeaseSeesASleepOnEverySystem(t *testing.T) {
+	if err := inBubble(t, oversleeps); err != nil {
+		t.Error(err)
+	}
+}
+
+// Clocks of one machine run at slightly different rates; that is no sleep, however
+// much it comes to in a day.
+func TestClocksThatDriftSlowlyCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		began := time.Now()
+		g.prepare = func(m *rota.Member) { m.Inexact(func() time.Duration { return time.Since(began) / 2000 }) } // the most that NTP slews by
+		m, leave := g.start("c1", nil)
+		paused := first(m, kind(rota.EventPaused))
+		pass(time.Hour)
+		if at := paused(); !at.IsZero() {
+			t.Errorf("paused after %v", at.Sub(began))
+		}
+		leave()
+		g.wg.Wait()
+	})
 }
