@@ -86,3 +86,19 @@ func (m *Member) Inexact(drift func() time.Duration) { m.clock.drift, m.clock.ex
 
 // NoBootClock gives the member the clock of a system where none counts suspend.
 func (m *Member) NoBootClock() { m.clock = plainClock(time.Now()) }
+
+// Answers reads the plan as a session does, and returns what its core would be
+// told within the given time.
+func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
+	s := newSession(m)
+	defer s.stop()
+	s.call(core.Action{Do: core.DoCall, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}})
+	for end := time.After(within); ; {
+		select {
+		case ev := <-s.inbox:
+			told = append(told, ev.Outcome)
+		case <-end:
+			return told
+		}
+	}
+}

@@ -118,11 +118,11 @@ func (s *session) appendPast(p record.Past) error {
 }
 
 // obituary waits until nothing runs any more and then says that this session
-// ended on a bug.
+// ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
 func (s *session) obituary() {
 	limit := time.NewTimer(s.m.timing.Lease)
 	defer limit.Stop()
-	for len(s.runs) > 0 {
+	for len(s.runs) > 0 && !mutEarlyObituary {
 		select {
 		case ev := <-s.inbox:
 			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {

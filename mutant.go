@@ -4,10 +4,12 @@ package rota
 
 // Each variable takes one rule of the shell out; internal/defect says which.
 var (
-	mutClockStops   bool // M11
-	mutUnchecked    bool // M24
-	mutFreshForLife bool // S1
-	mutSleepUnseen  bool // S2
+	mutClockStops    bool // M11
+	mutUnchecked     bool // M24
+	mutFreshForLife  bool // S1
+	mutSleepUnseen   bool // S2
+	mutLateAnswer    bool // S3
+	mutEarlyObituary bool // S4
 )
 
 // Mutate takes a rule of the shell out until undo is called.

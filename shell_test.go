@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -293,4 +297,169 @@ func TestClocksThatDriftSlowlyCostNothing(t *testing.T) {
 		leave()
 		g.wg.Wait()
 	})
+}
+
+// slack is a store whose calls may take longer than their ctx allows, and then
+// succeed all the same.
+type slack struct {
+	*rotatest.MemStore
+	get  time.Duration // how late the answer to a Get is
+	late time.Duration // how late the answer to the next Put of a member is, if not zero
+	cut  bool          // no further Put of a member arrives
+	mu   sync.Mutex
+	sent time.Time // when what the member's record holds was sent
+}
+
+func (s *slack) Get(_ context.Context, key string) (rota.Entry, error) {
+	e, err := s.MemStore.Get(context.Background(), key)
+	time.Sleep(s.get)
+	return e, err
+}
+
+func (s *slack) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	if !strings.Contains(key, "/member/") {
+		return s.MemStore.Put(ctx, key, value, prev)
+	}
+	s.mu.Lock()
+	late, cut := s.late, s.cut
+	s.cut = cut || late > 0
+	s.mu.Unlock()
+	if cut {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	rev, err := s.MemStore.Put(ctx, key, value, prev)
+	s.mu.Lock()
+	s.sent = time.Now()
+	s.mu.Unlock()
+	time.Sleep(late)
+	return rev, err
+}
+
+// answersLate: a heartbeat arrives at once, its answer two seconds later, when
+// the next heartbeat is on its way and gets lost. A core that were given the old
+// answer then would take it for the new one's.
+func answersLate(t *testing.T) error {
+	x := newExclusive("a", "b")
+	store := &slack{MemStore: rotatest.NewMemStore()}
+	var wg sync.WaitGroup
+	join := func(name string, st rota.Store) (*rota.Member, func()) {
+		m, err := rota.New(rota.Config{Group: "test", Name: name, Store: st, Source: x.source(name), NewGroup: true,
+			Abort: func(err error) { x.add("%s: abort: %w", name, err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(context.Background())
+		wg.Go(func() { m.Run(ctx) })
+		pass(500 * time.Millisecond)
+		return m, leave
+	}
+	m1, leave1 := join("c1", store)
+	_, leave2 := join("c2", store.MemStore)
+	store.mu.Lock()
+	store.late = 2100 * time.Millisecond
+	store.mu.Unlock()
+	var worst time.Duration
+	for range 100 {
+		pass(100 * time.Millisecond)
+		store.mu.Lock()
+		most := store.sent.Add(5 * time.Second)
+		store.mu.Unlock()
+		worst = max(worst, time.Now().Add(m1.LeaseLeft()).Sub(most))
+	}
+	if worst > 0 {
+		x.add("c1 trusts a lease %v longer than its record in the store gives", worst)
+	}
+	if x.owned("c2") != 2 {
+		x.add("c2 has %d of 2 partitions ten seconds later", x.owned("c2"))
+	}
+	leave1()
+	leave2()
+	wg.Wait()
+	return x.err()
+}
+
+// TestALateAnswerIsNone: a call that was answered as unknown has been answered.
+func TestALateAnswerIsNone(t *testing.T) {
+	if err := inBubble(t, answersLate); err != nil {
+		t.Error(err)
+	}
+	if err := inBubble(t, answersOnce); err != nil {
+		t.Error(err)
+	}
+}
+
+func answersOnce(t *testing.T) error {
+	for _, late := range []time.Duration{0, time.Second, 2 * time.Second, 10 * time.Second} {
+		m, err := rota.New(rota.Config{Group: "test", Store: &slack{MemStore: rotatest.NewMemStore(), get: late}, Source: rotatest.NewMemSource(1, "a"), Handle: ignore})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []core.Outcome{core.NotFound}
+		if late > 1250*time.Millisecond { // as long as a call may take
+			want[0] = core.Unknown
+		}
+		if got := m.Answers(time.Minute); !slices.Equal(got, want) {
+			return fmt.Errorf("an answer after %v is told as %v, want %v", late, got, want)
+		}
+	}
+	return nil
+}
+
+// diesEarly: a member that ends on a bug says LEFT, which frees its rows, when
+// its handlers have returned.
+func diesEarly(t *testing.T) error {
+	var f faults
+	var bug atomic.Bool
+	var returned atomic.Int64
+	g := newGroup(t, 1)
+	g.src.Publish("q0", []byte("x"))
+	g.prepare = func(m *rota.Member) {
+		m.Hold(func() {
+			if bug.Swap(false) {
+				panic(core.Bug("a test"))
+			}
+		})
+	}
+	m, leave := g.start("c1", func(c *rota.Config) {
+		c.Handle = func(ctx context.Context, _ rota.Message) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			returned.Store(time.Now().UnixNano())
+			return ctx.Err()
+		}
+		c.Abort = func(err error) { f.add("abort: %w", err) }
+	})
+	pass(time.Second)
+	key := "test/member/" + record.Session(m.SessionID()).String()
+	bug.Store(true)
+	left := false
+	for range 100 {
+		pass(50 * time.Millisecond)
+		e, _ := g.store.Get(context.Background(), key)
+		r, err := record.DecodeMember(e.Value)
+		if err != nil {
+			f.add("its record: %w", err)
+			break
+		}
+		if left = r.State == record.Left; left {
+			break
+		}
+	}
+	if !left {
+		f.add("it never says that it has ended")
+	} else if returned.Load() == 0 {
+		f.add("it says LEFT while its handler runs")
+	}
+	if err := leave(); !errors.Is(err, rota.ErrBug) {
+		f.add("Run returned %v, want ErrBug", err)
+	}
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestAfterABugLeftMeansThatHandlersHaveReturned(t *testing.T) {
+	if err := inBubble(t, diesEarly); err != nil {
+		t.Error(err)
+	}
 }
