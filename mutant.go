@@ -10,6 +10,7 @@ var (
 	mutSleepUnseen   bool // S2
 	mutLateAnswer    bool // S3
 	mutEarlyObituary bool // S4
+	mutAbortOnce     bool // S5
 )
 
 // Mutate takes a rule of the shell out until undo is called.

@@ -11,4 +11,5 @@ const (
 	mutSleepUnseen   = false // S2
 	mutLateAnswer    = false // S3
 	mutEarlyObituary = false // S4
+	mutAbortOnce     = false // S5
 )

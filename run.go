@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -325,27 +327,50 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 // abort: something still runs at the end of its lease, or of its drain time. A
 // handler at work can only be ended with its process. What merely has not
 // returned yet can do no harm, for nothing passes the gate any more; it gets as
-// long as a stop may take.
+// long as a stop may take. An Abort that returns has ended one handler at best,
+// so each run is looked at, and all of them again later.
 func (s *session) abort() {
-	for _, r := range s.runs {
-		if r.lost.Load() && r.busy.Load() > 0 {
-			s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
-			return
+	for _, r := range s.late() {
+		if r.busy.Load() > 0 {
+			s.outlived(r)
+			if mutAbortOnce {
+				return
+			}
 		}
 	}
 	s.abortAt = time.Now().Add(s.m.timing.Margin)
 }
 
-// forceStop is abort's second thought.
+// forceStop is abort's second thought, and third, until nothing is left that was
+// cancelled.
 func (s *session) forceStop() {
 	if s.abortAt.IsZero() || time.Now().Before(s.abortAt) {
 		return
 	}
 	s.abortAt = time.Time{}
-	for _, r := range s.runs {
-		if r.lost.Load() && !r.over.Load() {
+	for _, r := range s.late() {
+		if r.busy.Load() > 0 {
+			s.outlived(r)
+		} else {
 			s.m.cfg.Abort(fmt.Errorf("rota: %s: the source does not stop %s; only the end of the process ends it", s.m.name, r.name))
+		}
+		if mutAbortOnce {
 			return
 		}
+		s.abortAt = time.Now().Add(s.m.timing.Margin)
 	}
+}
+
+// late are the runs that were cancelled and have not returned.
+func (s *session) late() (runs []*run) {
+	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
+		if r := s.runs[id]; r.lost.Load() && !r.over.Load() {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+func (s *session) outlived(r *run) {
+	s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
 }

@@ -463,3 +463,112 @@ func TestAfterABugLeftMeansThatHandlersHaveReturned(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// aborts notes who was told of what, and returns.
+type aborts struct {
+	mu  sync.Mutex
+	at  []time.Time
+	err []error
+}
+
+func (a *aborts) take(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.err = append(a.at, time.Now()), append(a.err, err)
+}
+
+// of are the instants at which the partition was named.
+func (a *aborts) of(partition string) (at []time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, err := range a.err {
+		if strings.Contains(err.Error(), " "+partition) {
+			at = append(at, a.at[i])
+		}
+	}
+	return at
+}
+
+// abortsAll: an Abort that returned ended nothing, or one handler. Each of the
+// others that are at work past the lease is named too, and whatever is still
+// there half a second later is named again.
+func abortsAll(t *testing.T) error {
+	var f faults
+	var told aborts
+	g := newGroup(t, 2)
+	net := newWire(g.store)
+	g.src.Publish("q0", []byte("x"))
+	g.src.Publish("q1", []byte("x"))
+	end := make(chan struct{})
+	m, leave := g.start("c1", func(c *rota.Config) {
+		c.Store, c.Handle, c.Abort, c.Orphan = net, g.hang("c1", end), told.take, rota.AtOnce
+	})
+	pass(time.Second)
+	net.cut()
+	lease := time.Now().Add(m.LeaseLeft())
+	pass(m.LeaseLeft() + 1250*time.Millisecond)
+	close(end)
+	pass(10 * time.Second)
+	for _, q := range []string{"q0", "q1"} {
+		at := told.of(q)
+		if len(at) != 3 {
+			f.add("%s: aborted %d times, want at the lease end and twice after it", q, len(at))
+			continue
+		}
+		for i := range at {
+			if want := lease.Add(time.Duration(i) * 500 * time.Millisecond); !at[i].Equal(want) {
+				f.add("%s: aborted %v after the lease end, want %v", q, at[i].Sub(lease), want.Sub(lease))
+			}
+		}
+	}
+	if err := leave(); !errors.Is(err, rota.ErrOrphaned) {
+		f.add("Run returned %v, want ErrOrphaned", err)
+	}
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestAnAbortThatReturnedIsNotTheLast(t *testing.T) {
+	if err := inBubble(t, abortsAll); err != nil {
+		t.Error(err)
+	}
+}
+
+// outlivesBug: after a bug, too, a handler that does not stop ends with its
+// lease, not with a lease counted from the bug.
+func outlivesBug(t *testing.T) error {
+	var f faults
+	var bug atomic.Bool
+	var told aborts
+	g := newGroup(t, 1)
+	g.src.Publish("q0", []byte("x"))
+	g.prepare = func(m *rota.Member) {
+		m.Hold(func() {
+			if bug.Swap(false) {
+				panic(core.Bug("a test"))
+			}
+		})
+	}
+	end := make(chan struct{})
+	m, leave := g.start("c1", func(c *rota.Config) { c.Handle, c.Abort = g.hang("c1", end), told.take })
+	pass(3 * time.Second)
+	lease := time.Now().Add(m.LeaseLeft())
+	bug.Store(true)
+	m.Jump() // an event, so that the loop goes on
+	pass(lease.Add(250 * time.Millisecond).Sub(time.Now()))
+	close(end)
+	if at := told.of("q0"); len(at) != 1 || !at[0].Equal(lease) {
+		f.add("aborted at %v, want once, at the lease end, %v", at, lease)
+	}
+	if err := leave(); !errors.Is(err, rota.ErrBug) {
+		f.add("Run returned %v, want ErrBug", err)
+	}
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestAfterABugAHandlerDoesNotOutliveTheLease(t *testing.T) {
+	if err := inBubble(t, outlivesBug); err != nil {
+		t.Error(err)
+	}
+}
