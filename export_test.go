@@ -102,3 +102,13 @@ func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
 		}
 	}
 }
+
+// AfterClock makes the member call f each time it has read its lease's clock.
+func (m *Member) AfterClock(f func()) {
+	now := m.clock.now
+	m.clock.now = func() core.Time {
+		t := now()
+		f()
+		return t
+	}
+}

@@ -227,6 +227,10 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
 		return at, ErrLost
 	}
+	if mutBusyLate && r.check() == nil {
+		r.busy.Add(1)
+		return at, nil
+	}
 	r.busy.Add(1)
 	if err := r.check(); err != nil {
 		r.busy.Add(-1)

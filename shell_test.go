@@ -572,3 +572,48 @@ func TestAfterABugAHandlerDoesNotOutliveTheLease(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// asksBusy: a delivery is frozen between the clock and the handler, until after
+// the end of the lease. Whoever looks then must see somebody at work, or nobody
+// would end the process before the handler begins.
+func asksBusy(t *testing.T) error {
+	var f faults
+	var told aborts
+	var freeze atomic.Int64
+	var began atomic.Bool
+	g := newGroup(t, 1)
+	net := newWire(g.store)
+	g.prepare = func(m *rota.Member) {
+		m.AfterClock(func() { time.Sleep(time.Duration(freeze.Swap(0))) })
+	}
+	m, leave := g.start("c1", func(c *rota.Config) {
+		c.Store, c.Orphan, c.Abort = net, rota.AtOnce, told.take
+		c.Source = &source{MemSource: g.src, consume: func(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+			own.Started()
+			time.Sleep(time.Second)
+			net.cut()
+			freeze.Store(int64(own.Left() + 100*time.Millisecond))
+			deliver(ctx, rota.Message{})
+			return nil
+		}}
+		c.Handle = func(context.Context, rota.Message) error {
+			began.Store(true)
+			return nil
+		}
+	})
+	pass(1500 * time.Millisecond)
+	lease := time.Now().Add(m.LeaseLeft())
+	pass(lease.Add(250 * time.Millisecond).Sub(time.Now()))
+	if at := told.of("q0"); !began.Load() || len(at) != 1 || !at[0].Equal(lease) {
+		f.add("a handler begins after the lease end: %v; aborted at %v, want once, at the lease end, %v", began.Load(), at, lease)
+	}
+	leave()
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestWhoAskedForItsLeaseIsBusy(t *testing.T) {
+	if err := inBubble(t, asksBusy); err != nil {
+		t.Error(err)
+	}
+}
