@@ -555,7 +555,7 @@ func outlivesBug(t *testing.T) error {
 	lease := time.Now().Add(m.LeaseLeft())
 	bug.Store(true)
 	m.Jump() // an event, so that the loop goes on
-	pass(lease.Add(250 * time.Millisecond).Sub(time.Now()))
+	pass(time.Until(lease.Add(250 * time.Millisecond)))
 	close(end)
 	if at := told.of("q0"); len(at) != 1 || !at[0].Equal(lease) {
 		f.add("aborted at %v, want once, at the lease end, %v", at, lease)
@@ -603,7 +603,7 @@ func asksBusy(t *testing.T) error {
 	})
 	pass(1500 * time.Millisecond)
 	lease := time.Now().Add(m.LeaseLeft())
-	pass(lease.Add(250 * time.Millisecond).Sub(time.Now()))
+	pass(time.Until(lease.Add(250 * time.Millisecond)))
 	if at := told.of("q0"); !began.Load() || len(at) != 1 || !at[0].Equal(lease) {
 		f.add("a handler begins after the lease end: %v; aborted at %v, want once, at the lease end, %v", began.Load(), at, lease)
 	}
