@@ -43,6 +43,7 @@ type run struct {
 	busy  atomic.Int32 // handlers at work
 	moved atomic.Int64 // messages handled
 	seat  *seat        // its place at the gate of equal rate
+	named time.Time    // when Abort was last told of it; the loop's
 }
 
 func (s *session) startRun(a *core.Action) {
@@ -332,11 +333,12 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 // handler at work can only be ended with its process. What merely has not
 // returned yet can do no harm, for nothing passes the gate any more; it gets as
 // long as a stop may take. An Abort that returns has ended one handler at best,
-// so each run is looked at, and all of them again later.
+// so each run is looked at, and all of them again later, whether or not the core
+// orders that too.
 func (s *session) abort() {
 	for _, r := range s.late() {
 		if r.busy.Load() > 0 {
-			s.outlived(r)
+			s.name(r, "the handler of %s outlived its time")
 			if mutAbortOnce {
 				return
 			}
@@ -354,9 +356,9 @@ func (s *session) forceStop() {
 	s.abortAt = time.Time{}
 	for _, r := range s.late() {
 		if r.busy.Load() > 0 {
-			s.outlived(r)
+			s.name(r, "the handler of %s outlived its time")
 		} else {
-			s.m.cfg.Abort(fmt.Errorf("rota: %s: the source does not stop %s; only the end of the process ends it", s.m.name, r.name))
+			s.name(r, "the source does not stop %s")
 		}
 		if mutAbortOnce {
 			return
@@ -375,6 +377,11 @@ func (s *session) late() (runs []*run) {
 	return runs
 }
 
-func (s *session) outlived(r *run) {
-	s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
+// name tells Abort of a run, once within the time a stop may take.
+func (s *session) name(r *run, what string) {
+	if !r.named.IsZero() && time.Since(r.named) < s.m.timing.Margin {
+		return
+	}
+	s.m.cfg.Abort(fmt.Errorf("rota: %s: "+what+"; only the end of the process ends it", s.m.name, r.name))
+	r.named = time.Now()
 }
