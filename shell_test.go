@@ -617,3 +617,57 @@ func TestWhoAskedForItsLeaseIsBusy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// abortsAgain: what an Abort for one partition did says nothing of another.
+func abortsAgain(t *testing.T) error {
+	var f faults
+	g := newGroup(t, 2)
+	net := newWire(g.store)
+	drained, over := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(drained) })
+	var told aborts
+	m, leave1 := g.start("c1", func(c *rota.Config) {
+		c.Store, c.Orphan = net, rota.AtOnce
+		c.Handle = func(_ context.Context, msg rota.Message) error {
+			if msg.Partition == "q1" { // the one that moves
+				<-drained
+			} else {
+				<-over
+			}
+			return nil
+		}
+		c.Abort = func(err error) {
+			told.take(err)
+			if len(told.of("q1")) > 0 {
+				end()
+			}
+		}
+	})
+	pass(time.Second)
+	g.src.Publish("q1", []byte("x"))
+	pass(time.Second)
+	_, leave2 := g.start("c2", nil)
+	pass(time.Minute)
+	if n := len(told.of("q1")); n != 1 {
+		f.add("q1 was aborted %d times, want once at the end of its drain time", n)
+	}
+	g.src.Publish("q0", []byte("x"))
+	pass(time.Second)
+	net.cut()
+	lease := time.Now().Add(m.LeaseLeft())
+	pass(m.LeaseLeft() + 250*time.Millisecond)
+	if at := told.of("q0"); len(at) != 1 || !at[0].Equal(lease) {
+		f.add("q0 was aborted at %v, want once, at the lease end, %v", at, lease)
+	}
+	close(over)
+	leave1()
+	leave2()
+	g.wg.Wait()
+	return f.err()
+}
+
+func TestASecondPartitionIsAbortedToo(t *testing.T) {
+	if err := inBubble(t, abortsAgain); err != nil {
+		t.Error(err)
+	}
+}
