@@ -55,18 +55,23 @@ func (t *tap) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deli
 func BenchmarkDeliver(b *testing.B) {
 	for _, partitions := range []int{1, 16, 1000} {
 		for _, batch := range []int{1, 16} {
-			b.Run(fmt.Sprintf("partitions=%d/batch=%d", partitions, batch), func(b *testing.B) { deliverAll(b, partitions, batch) })
+			b.Run(fmt.Sprintf("partitions=%d/batch=%d", partitions, batch), func(b *testing.B) { deliverAll(b, partitions, batch, nil) })
 		}
 	}
+	// Where no clock counts suspend, each lease check compares two.
+	b.Run("no-boot-clock", func(b *testing.B) { deliverAll(b, 16, 16, (*rota.Member).NoBootClock) })
 }
 
-func deliverAll(b *testing.B, partitions, batch int) {
+func deliverAll(b *testing.B, partitions, batch int, prepare func(*rota.Member)) {
 	t := &tap{names: rotatest.Names(partitions), each: max(b.N/partitions, 1), batch: batch, open: make(chan struct{})}
 	t.ready.Add(partitions)
 	t.done.Add(partitions)
 	m, err := rota.New(rota.Config{Group: "bench", Store: rotatest.NewMemStore(), NewGroup: true, Source: t, Handle: ignore})
 	if err != nil {
 		b.Fatal(err)
+	}
+	if prepare != nil {
+		prepare(m)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

@@ -38,7 +38,7 @@ func (s *session) call(a core.Action) {
 		})
 		ev := s.perform(ctx, &a)
 		late()
-		if !answered.Swap(true) {
+		if !answered.Swap(true) || mutLateAnswer {
 			s.send(ev)
 		}
 	})

@@ -21,16 +21,13 @@ type clock struct {
 // not this machine's; then the runtime's counts, for timers go by it.
 func newClock() clock {
 	began := time.Now()
-	runtime := func() core.Time { return core.Time(time.Since(began)) + 1 }
+	runtime := plainClock(began).now
 	boot, real, ok := bootClock()
 	if mutClockStops {
 		return clock{runtime, nil, true}
 	}
 	if !ok {
-		// No clock in reach counts suspend: the wall clock at least does not
-		// stand still in it.
-		wall := began.Round(0)
-		return clock{runtime, func() time.Duration { return time.Now().Round(0).Sub(wall) - time.Since(began) }, false}
+		return plainClock(began)
 	}
 	if d := time.Since(real); d > time.Hour || d < -time.Hour {
 		return clock{runtime, nil, true}
@@ -39,6 +36,26 @@ func newClock() clock {
 	return clock{boot, func() time.Duration { return boot().Sub(first) - time.Since(began) }, true}
 }
 
-// jump is how much two clocks of one machine may disagree from one look to the
-// next before something has happened to it.
+// plainClock is the runtime's monotonic clock, where none in reach counts
+// suspend: the wall clock at least does not stand still in it.
+func plainClock(began time.Time) clock {
+	wall := began.Round(0)
+	return clock{
+		now: func() core.Time { return core.Time(time.Since(began)) + 1 },
+		drift: func() time.Duration {
+			t := time.Now() // one reading of both: a freeze in between is no sleep
+			return t.Round(0).Sub(wall) - t.Sub(began)
+		},
+	}
+}
+
+// jump is how much two clocks of one machine may come apart, beyond what they
+// are slewed by, before something has happened to it.
 const jump = 200 * time.Millisecond
+
+// slewRate: two clocks of one machine may run apart by one part in this many and
+// nothing has happened. NTP slews by 500 ppm at most. A sleep that is hidden by
+// it is a tenth of the error of clock rates that leases allow for.
+const slewRate = 1000
+
+func apart(a, b time.Duration) bool { return a-b > jump || b-a > jump }

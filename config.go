@@ -82,13 +82,18 @@ type Config struct {
 	Rejoin bool
 
 	// NewGroup says that the store is known to be new, so that the first plan
-	// need not wait for leases that an emptied store might have forgotten.
+	// need not wait for leases that an emptied store might have forgotten. It
+	// counts for the first session only: one that rejoins waits.
 	NewGroup bool
 
 	// Abort is the last resort when a handler outlives the lease or the drain
 	// time: only the end of the process ends it, and only that keeps the promise
-	// of one owner. The default prints why and exits with status 4. Abort should
-	// not return while the handler runs.
+	// of one owner. The default prints why and exits with status 4. To return
+	// means: what outlived its time has ended, or can do no more harm; the member
+	// goes on. An Abort that returns while the handler still acts breaks the
+	// promise. It is called for each handler, and again, each time a tenth of the
+	// lease later, while one that was cancelled has not returned. The member's
+	// heartbeats wait for it.
 	Abort func(error)
 
 	// Trace is told every event as it happens, where Events may miss some. It is

@@ -79,3 +79,36 @@ func (m *Member) Timing() [7]time.Duration {
 
 // Drift sets how far this machine's clocks have come apart.
 func (m *Member) Drift(f func() time.Duration) { m.clock.drift = f }
+
+// Inexact makes the member's clock one that does not count suspend; drift is how
+// far the wall clock has run away from it.
+func (m *Member) Inexact(drift func() time.Duration) { m.clock.drift, m.clock.exact = drift, false }
+
+// NoBootClock gives the member the clock of a system where none counts suspend.
+func (m *Member) NoBootClock() { m.clock = plainClock(time.Now()) }
+
+// Answers reads the plan as a session does, and returns what its core would be
+// told within the given time.
+func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
+	s := newSession(m)
+	defer s.stop()
+	s.call(core.Action{Do: core.DoCall, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}})
+	for end := time.After(within); ; {
+		select {
+		case ev := <-s.inbox:
+			told = append(told, ev.Outcome)
+		case <-end:
+			return told
+		}
+	}
+}
+
+// AfterClock makes the member call f each time it has read its lease's clock.
+func (m *Member) AfterClock(f func()) {
+	now := m.clock.now
+	m.clock.now = func() core.Time {
+		t := now()
+		f()
+		return t
+	}
+}

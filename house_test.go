@@ -48,7 +48,7 @@ var rooms = []rule{
 	{"internal/servers", nil, nil},
 	{"internal/sim", of("internal/core", "internal/record", "internal/check", "internal/scenario"), of("internal/defect")},
 	{"internal/explore", of("internal/core", "internal/record"), of("internal/defect")},
-	{".", of("internal/core", "internal/record"), of("rotatest", "internal/check", "internal/scenario", "internal/servers")},
+	{".", of("internal/core", "internal/record"), of("rotatest", "internal/check", "internal/defect", "internal/scenario", "internal/servers")},
 	{"rotatest", of(".", "internal/check", "internal/scenario", "internal/servers"), nil},
 	{"dash", of("."), of("rotatest")},
 	{"scale", of("."), of("rotatest")},

@@ -7,4 +7,12 @@ package rota
 const (
 	mutClockStops = false // M11
 	mutUnchecked  = false // M24
+
+	mutFreshForLife  = false // S1
+	mutSleepUnseen   = false // S2
+	mutLateAnswer    = false // S3
+	mutEarlyObituary = false // S4
+	mutAbortOnce     = false // S5
+	mutBusyLate      = false // S6
+	mutWholeLease    = false // S7
 )

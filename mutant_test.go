@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -30,6 +31,40 @@ func TestMutantEffectUnchecked(t *testing.T) {
 		t.Fatal("nobody noticed")
 	}
 	t.Log(err)
+}
+
+// TestMutantShell takes each rule out that only the shell has; its story must go
+// wrong.
+func TestMutantShell(t *testing.T) {
+	stories := map[string]func(*testing.T) error{"S1": comesBack(false), "S2": oversleeps, "S3": answersLate, "S4": diesEarly, "S5": abortsAll, "S6": asksBusy, "S7": outlivesBug}
+	for _, d := range defect.Outer {
+		if d.Layer != defect.Shell {
+			continue
+		}
+		t.Run(d.ID, func(t *testing.T) {
+			story := stories[d.ID]
+			if story == nil {
+				t.Fatal("it has no story")
+			}
+			delete(stories, d.ID)
+			if err := inBubble(t, story); err != nil {
+				t.Fatalf("with every rule in: %v", err)
+			}
+			undo, ok := rota.Mutate(d.ID)
+			if !ok {
+				t.Fatal("it is in the table and cannot be built in")
+			}
+			defer undo()
+			err := inBubble(t, story)
+			if err == nil {
+				t.Fatalf("nobody noticed: %s", d.Rule)
+			}
+			t.Log(err)
+		})
+	}
+	for id := range stories {
+		t.Errorf("%s is not in the table", id)
+	}
 }
 
 // TestMutantClockStopsInSuspend (M11): the clock of a lease counts suspend; and

@@ -59,7 +59,10 @@ func (s *session) prepare(source Preparer, id record.ID, name string) {
 }
 
 // meet asks what only a connected store can tell, before anything is made of it:
-// whether it is new, and its class. It answers questions meanwhile.
+// whether it is new, and its class. It answers questions meanwhile. Whether the
+// store is new is believed once per process: a store that was made by this
+// process and is empty when a session comes back has lost a group, and members
+// that are cut off still have their leases.
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	st, ok := s.m.cfg.Store.(Fresher)
 	if !ok || cfg.Fresh {
@@ -74,7 +77,8 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	})
 	for {
 		select {
-		case cfg.Fresh = <-fresh:
+		case is := <-fresh:
+			cfg.Fresh = is && (s.m.joins == 1 || mutFreshForLife)
 			cfg.Volatile = volatile(s.m.cfg.Store)
 			return
 		case ask := <-s.m.asks:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +43,7 @@ type run struct {
 	busy  atomic.Int32 // handlers at work
 	moved atomic.Int64 // messages handled
 	seat  *seat        // its place at the gate of equal rate
+	named time.Time    // when Abort was last told of it; the loop's
 }
 
 func (s *session) startRun(a *core.Action) {
@@ -74,7 +77,9 @@ func (r *run) check() error {
 	if r.s.m.hold != nil {
 		r.s.m.hold()
 	}
-	if r.lost.Load() || r.s.over.Load() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
+	// The clocks before the lease: the loop takes the lease back before it says
+	// that it knows of a sleep.
+	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
@@ -223,6 +228,10 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
 		return at, ErrLost
 	}
+	if mutBusyLate && r.check() == nil {
+		r.busy.Add(1)
+		return at, nil
+	}
 	r.busy.Add(1)
 	if err := r.check(); err != nil {
 		r.busy.Add(-1)
@@ -323,27 +332,56 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 // abort: something still runs at the end of its lease, or of its drain time. A
 // handler at work can only be ended with its process. What merely has not
 // returned yet can do no harm, for nothing passes the gate any more; it gets as
-// long as a stop may take.
+// long as a stop may take. An Abort that returns has ended one handler at best,
+// so each run is looked at, and all of them again later, whether or not the core
+// orders that too.
 func (s *session) abort() {
-	for _, r := range s.runs {
-		if r.lost.Load() && r.busy.Load() > 0 {
-			s.m.cfg.Abort(fmt.Errorf("rota: %s: the handler of %s outlived its time; only the end of the process ends it", s.m.name, r.name))
-			return
+	for _, r := range s.late() {
+		if r.busy.Load() > 0 {
+			s.name(r, "the handler of %s outlived its time")
+			if mutAbortOnce {
+				return
+			}
 		}
 	}
 	s.abortAt = time.Now().Add(s.m.timing.Margin)
 }
 
-// forceStop is abort's second thought.
+// forceStop is abort's second thought, and third, until nothing is left that was
+// cancelled.
 func (s *session) forceStop() {
 	if s.abortAt.IsZero() || time.Now().Before(s.abortAt) {
 		return
 	}
 	s.abortAt = time.Time{}
-	for _, r := range s.runs {
-		if r.lost.Load() && !r.over.Load() {
-			s.m.cfg.Abort(fmt.Errorf("rota: %s: the source does not stop %s; only the end of the process ends it", s.m.name, r.name))
+	for _, r := range s.late() {
+		if r.busy.Load() > 0 {
+			s.name(r, "the handler of %s outlived its time")
+		} else {
+			s.name(r, "the source does not stop %s")
+		}
+		if mutAbortOnce {
 			return
 		}
+		s.abortAt = time.Now().Add(s.m.timing.Margin)
 	}
+}
+
+// late are the runs that were cancelled and have not returned.
+func (s *session) late() (runs []*run) {
+	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
+		if r := s.runs[id]; r.lost.Load() && !r.over.Load() {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// name tells Abort of a run, once within the time a stop may take.
+func (s *session) name(r *run, what string) {
+	if !r.named.IsZero() && time.Since(r.named) < s.m.timing.Margin {
+		return
+	}
+	s.m.cfg.Abort(fmt.Errorf("rota: %s: "+what+"; only the end of the process ends it", s.m.name, r.name))
+	r.named = time.Now()
 }

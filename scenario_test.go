@@ -253,6 +253,9 @@ func (w *play) join(label string) {
 	cfg.NewGroup = cfg.NewGroup && len(w.depot.list("play/")) == 0
 	cfg.Handle = p.handle
 	cfg.Abort = func(error) {
+		if !p.up.Load() {
+			return // a dead process says nothing
+		}
 		w.say("%s ends itself: a handler outlived its time", label)
 		p.kill()
 	}

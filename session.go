@@ -51,7 +51,8 @@ type session struct {
 
 	conditions conditions
 	warm       warmUps
-	drift      time.Duration // between this machine's clocks, when last compared
+	drift      atomic.Int64 // between this machine's clocks, as the session knows it
+	looked     core.Time    // when they were last compared
 	past       chan record.Past
 	said       Event  // of the newest plan this leader made
 	planned    uint64 // number of the newest plan that went into the history
@@ -68,7 +69,7 @@ func newSession(m *Member) *session {
 		Session:  s.id,
 		Name:     m.name,
 		Timing:   m.timing,
-		Fresh:    m.cfg.NewGroup,
+		Fresh:    m.cfg.NewGroup && (m.joins == 0 || mutFreshForLife),
 		Volatile: volatile(m.cfg.Store),
 		Era:      uint32(time.Now().Unix() / 4),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
@@ -80,10 +81,12 @@ func newSession(m *Member) *session {
 	if m.cfg.Strategy == Range {
 		cfg.Strategy = core.Range
 	}
+	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
 	s.past = make(chan record.Past, 16)
 	if m.clock.drift != nil {
-		s.drift = m.clock.drift()
+		s.drift.Store(int64(m.clock.drift()))
+		s.looked = m.clock.now()
 	}
 	return s
 }
@@ -254,12 +257,32 @@ func (s *session) lookForJump() {
 	if s.m.clock.drift == nil {
 		return
 	}
-	d := s.m.clock.drift()
-	if was := s.drift; d-was > jump || was-d > jump {
-		s.drift = d
+	d, now, was := s.m.clock.drift(), s.m.clock.now(), time.Duration(s.drift.Load())
+	slow := now.Sub(s.looked) / slewRate
+	s.looked = now
+	if apart(d, was) {
 		s.condition(fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
 		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.exact})
+		s.drift.Store(int64(d)) // last: until the lease is taken back, slept has to say so
+		return
 	}
+	s.drift.Store(int64(was + min(max(d-was, -slow), slow)))
+}
+
+// slept: the machine has been asleep since the session last compared its clocks.
+// Where the lease's clock counts suspend, the lease tells that by itself.
+// Elsewhere the session's loop would find out too late: its timer stood still as
+// long as the clock.
+func (s *session) slept() bool {
+	c := &s.m.clock
+	if c.exact || c.drift == nil || mutSleepUnseen || !apart(c.drift(), time.Duration(s.drift.Load())) {
+		return false
+	}
+	select {
+	case s.inbox <- core.Event{Kind: core.Tick}: // look for yourself
+	default:
+	}
+	return true
 }
 
 func (s *session) feed(evs ...core.Event) {

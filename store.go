@@ -78,7 +78,7 @@ type Classifier interface {
 // A Fresher is a Store that knows whether it is new: made by this very process,
 // so that no group can have lived in it. In any other a new group waits for the
 // leases that an emptied store might have forgotten, unless Config.NewGroup says
-// that there are none.
+// that there are none. Only the first session of a Member believes either.
 type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }

@@ -125,8 +125,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	defer store.Close()
 	if h.deed.kind == "exec" {
-		margin := f.lease / 20 // half of what stopping takes
-		if h.keeper, err = startKeeper(margin, func(err error) { f.abort(stderr, j, err) }); err != nil {
+		if h.keeper, err = startKeeper(endTime(f.lease), func(err error) { f.abort(stderr, j, err) }); err != nil {
 			return err
 		}
 		defer h.keeper.Close()
@@ -178,6 +177,13 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	return ended(err)
 }
 
+// leastExec is the shortest lease with commands.
+const leastExec = 500 * time.Millisecond
+
+// endTime is how long before the end of its lease a command is ended: half of
+// what stopping takes.
+func endTime(lease time.Duration) time.Duration { return lease / 20 }
+
 // complete fills in what this folder's rota up or rota serve knows.
 func (f *memberFlags) complete(changed func(string) bool) error {
 	switch {
@@ -225,6 +231,9 @@ func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, e
 		h.deed, err = parseDeed("handle", f.handle)
 		h.roll = newRoll(qs.Source)
 		src = h.roll
+	}
+	if err == nil && h.deed.kind == "exec" && f.lease < leastExec {
+		err = usagef("--lease %v is too short for exec: %v of it are for ending commands, and on a busy machine that takes up to %v; use a lease of %v or more", f.lease, endTime(f.lease), endTime(leastExec), leastExec)
 	}
 	if err != nil || f.events == "" {
 		return nil, h, src, err

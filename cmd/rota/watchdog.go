@@ -31,7 +31,7 @@ type reply struct {
 
 const (
 	watchdogFD   = 3                     // where the watchdog finds its end of the socket
-	watchdogTick = 10 * time.Millisecond // how often it looks at the clock while commands run
+	watchdogTick = 10 * time.Millisecond // how often it looks at the clock at least, while commands run
 	maxPacket    = 128 << 10
 	commandMark  = "ROTA_COMMAND=" // in the environment of everything a command starts
 )

@@ -79,6 +79,8 @@ type watchdog struct {
 	out   chan reply
 	cmds  map[int]*kept
 	group string // a cgroup folder of ours, "" where that is not permitted
+	// below finds what commands have started: see descendants.
+	below func() (of map[int][]int, strays bool)
 }
 
 // packet is one wish with the files that came with it.
@@ -98,7 +100,9 @@ type kept struct {
 }
 
 func newWatchdog(conn *net.UnixConn) *watchdog {
-	return &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}}
+	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}}
+	w.below = w.descendants
+	return w
 }
 
 // run lives until rota is gone and nothing it started is left.
@@ -121,14 +125,11 @@ func (w *watchdog) run() error {
 	go w.read()
 	go w.write()
 	w.out <- reply{Is: "ready", Text: w.hold()}
-	tick := time.NewTicker(watchdogTick)
-	defer tick.Stop()
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
 	in := w.in
 	for in != nil || len(w.cmds) > 0 {
-		clock := tick.C
-		if len(w.cmds) == 0 {
-			clock = nil // nothing to end
-		}
+		alarm.Reset(w.next(int64(bootNow())))
 		select {
 		case p, ok := <-in:
 			if !ok { // rota is gone, and nobody renews anything any more
@@ -140,12 +141,28 @@ func (w *watchdog) run() error {
 			}
 			w.obey(p)
 		case <-child:
-		case <-clock:
+		case <-alarm.C:
 		}
 		w.reap()
 		w.look()
 	}
 	return nil
+}
+
+// next is how long it may wait before it looks again: until the first command's
+// time is over, and never for long, since a timer stands still in suspend and
+// what is being ended has to be looked after.
+func (w *watchdog) next(now int64) time.Duration {
+	if len(w.cmds) == 0 {
+		return time.Hour // nothing to end
+	}
+	wait := watchdogTick
+	for _, c := range w.cmds {
+		if c.until != 0 && !mutTicksOnly {
+			wait = min(wait, max(time.Duration(c.until-now), 0))
+		}
+	}
+	return wait
 }
 
 func (w *watchdog) hold() string {
@@ -195,7 +212,7 @@ func (w *watchdog) obey(p packet) {
 	case p.Do == "start":
 		w.start(p)
 	case c == nil: // gone meanwhile
-	case p.Do == "lease" && c.until != 0:
+	case p.Do == "lease" && (c.until != 0 || mutRevive): // what is being ended stays so: one kill may miss a process that was just forked
 		c.until = max(c.until, p.Until)
 	case p.Do == "kill":
 		c.until = 0
@@ -292,12 +309,14 @@ func (w *watchdog) look() {
 		}
 		c.kill()
 		if left == nil {
-			left, strays = w.descendants()
+			left, strays = w.below()
 		}
 		for _, pid := range left[id] {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if !c.waited || len(left[id]) > 0 || strays || !c.empty() {
+		// A process that was sent SIGKILL may still be in the middle of something;
+		// the next owner starts when it is told that all is gone.
+		if !c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly {
 			continue
 		}
 		delete(w.cmds, id)

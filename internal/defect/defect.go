@@ -13,6 +13,8 @@ const (
 	Core    Layer = "core"    // internal/core: the protocol
 	Shell   Layer = "shell"   // the root package: what carries it out
 	Harness Layer = "harness" // outside rota: the sink
+
+	Watchdog Layer = "watchdog" // cmd/rota: what ends commands in time
 )
 
 // A Defect is one rule taken out.
@@ -121,4 +123,23 @@ var Table = []Defect{
 	{"R32", "incarnation that the store lost begun again under its number", Core, played, ""},
 	{"R33", "something is started under a hold", Core, told, ""},
 	{"R34", "grants of a lost incarnation outlive the hold", Core, told, ""},
+}
+
+var whole = []By{Members}
+
+// Outer lists rules that no core knows of, so that neither scenarios nor the
+// simulator can miss them: S are the shell's, W the watchdog's. Each is noticed by
+// the test that it names, as TestMutantShell and TestMutantWatchdog show.
+var Outer = []Defect{
+	{"S1", "session that comes back takes its store for new", Shell, whole, "TestARejoinedSessionIsNotFresh"},
+	{"S2", "sleep not seen where no clock counts it", Shell, whole, "TestTheLeaseSeesASleepOnEverySystem"},
+	{"S3", "call answered twice, unknown and late", Shell, whole, "TestALateAnswerIsNone"},
+	{"S4", "after a bug, LEFT before the handlers have returned", Shell, whole, "TestAfterABugLeftMeansThatHandlersHaveReturned"},
+	{"S5", "abort that returned is the last", Shell, whole, "TestAnAbortThatReturnedIsNotTheLast"},
+	{"S6", "handler counted as busy after its lease was asked", Shell, whole, "TestWhoAskedForItsLeaseIsBusy"},
+	{"S7", "after a bug, a lease counted from the bug", Shell, whole, "TestAfterABugAHandlerDoesNotOutliveTheLease"},
+	{"W1", "clock read after the lease it is added to", Watchdog, whole, "TestAFreezeBetweenClockAndLeaseEndsCommandsEarly"},
+	{"W2", "lease revives a command that is being ended", Watchdog, whole, "TestACommandThatIsBeingEndedStaysSo"},
+	{"W3", "gone told before descendants are", Watchdog, whole, "TestGoneIsToldWhenNothingIsLeft"},
+	{"W4", "commands ended at a tick, not at their instant", Watchdog, whole, "TestCommandsAreEndedAtTheInstant"},
 }

@@ -26,6 +26,18 @@ func TestEveryRowIsWhole(t *testing.T) {
 			t.Errorf("%s of the %s: test %q", d.ID, d.Layer, d.Test)
 		}
 	}
+	for _, d := range Outer {
+		if seen[d.ID] {
+			t.Errorf("%s is there twice", d.ID)
+		}
+		seen[d.ID] = true
+		if d.Rule == "" || len(d.Rule) > 60 || strings.ToLower(d.Rule[:1]) != d.Rule[:1] {
+			t.Errorf("%s: %q is not a few words", d.ID, d.Rule)
+		}
+		if d.Test == "" || !d.Must(Members) || (d.ID[0] == 'W') != (d.Layer == Watchdog) || (d.ID[0] == 'S') != (d.Layer == Shell) {
+			t.Errorf("%s of the %s: test %q", d.ID, d.Layer, d.Test)
+		}
+	}
 	if d, ok := Find("M5b"); !ok || d.ID != "M5b" {
 		t.Errorf("M5b found as %v", d)
 	}
