@@ -227,6 +227,16 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 // consumers are the present ones, by partition: those with the highest token.
 func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
 	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
+	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
+		if p := c.Config.FilterSubject; token >= highest[p] {
+			present[p], highest[p] = c, token
+		}
+	})
+	return present, err
+}
+
+// eachConsumer shows every consumer of our durable, and the token it was made under.
+func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
 	for offset := 0; ; {
 		var page struct {
 			answer
@@ -234,20 +244,19 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 			Total     int             `json:"total"`
 		}
 		if err := s.ask(ctx, "CONSUMER.LIST."+s.set.stream, map[string]int{"offset": offset}, &page); err != nil {
-			return nil, fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
+			return fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
 		}
 		for _, c := range page.Consumers {
 			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
 				continue
 			}
-			token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64)
-			if p := c.Config.FilterSubject; err == nil && token >= highest[p] {
-				present[p], highest[p] = c, token
+			if token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64); err == nil {
+				show(c, token)
 			}
 		}
 		offset += len(page.Consumers)
 		if len(page.Consumers) == 0 || offset >= page.Total {
-			return present, nil
+			return nil
 		}
 	}
 }

@@ -305,6 +305,12 @@ type reply interface {
 // that is about to lead a stream, or no longer does, keeps silent. All questions
 // are such that asking twice does no harm; records are not written this way.
 func (l *link) ask(ctx context.Context, verb string, question any, to reply) error {
+	return l.askIf(ctx, func() error { return nil }, verb, question, to)
+}
+
+// askIf is ask for what only an owner may do. It calls may directly before each
+// try: the process may have been frozen since the last.
+func (l *link) askIf(ctx context.Context, may func() error, verb string, question any, to reply) error {
 	msg := nats.NewMsg("$JS.API." + verb)
 	if question != nil {
 		var err error
@@ -315,6 +321,9 @@ func (l *link) ask(ctx context.Context, verb string, question any, to reply) err
 	ctx, cancel := within(ctx)
 	defer cancel()
 	for wait := askTime; ; wait *= 2 {
+		if err := may(); err != nil {
+			return err
+		}
 		once, cancel := context.WithTimeout(ctx, wait)
 		r, err := l.request(once, msg)
 		silence := once.Err() != nil && ctx.Err() == nil
