@@ -20,11 +20,12 @@ import (
 
 // A snip is a TCP proxy to a NATS server that loses one answer: it lets the first
 // request with a given text pass, and when the server has answered it cuts the
-// connection instead of handing the answer on.
+// connection instead of handing the answer on. If it does not know the answer it
+// stays silent from then on instead.
 type snip struct {
 	l       net.Listener
 	request []byte
-	answer  []byte
+	answer  []byte        // empty if it is not known
 	lost    chan struct{} // closed when the answer was lost
 
 	mu    sync.Mutex
@@ -114,7 +115,7 @@ func (s *snip) carry(near net.Conn, to string) {
 				}
 				continue
 			}
-			if kept = append(kept, chunk...); bytes.Contains(kept, s.answer) {
+			if kept = append(kept, chunk...); len(s.answer) > 0 && bytes.Contains(kept, s.answer) {
 				close(s.lost)
 				return
 			}
@@ -129,7 +130,9 @@ func (s *snip) hit(text []byte) bool {
 	if !s.armed || !bytes.Contains(text, s.request) {
 		return false
 	}
-	s.armed = false
+	if s.armed = false; len(s.answer) == 0 {
+		close(s.lost)
+	}
 	return true
 }
 
