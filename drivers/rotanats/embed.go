@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -29,6 +30,7 @@ func Embed(dir string, opts ...Option) rota.Store {
 type embedded struct {
 	*store
 	tasks sync.WaitGroup
+	used  atomic.Bool // this process has written, or tried to
 
 	serving sync.Mutex
 	server  *Server // if it is us who serve
@@ -126,13 +128,20 @@ func (e *embedded) Close() error {
 // Class is B: one server with a durable log.
 func (e *embedded) Class() rota.Class { return rota.ClassB }
 
-// Fresh tells whether this process has just made the folder, so that no group can
-// have forgotten anything in it. It connects.
+// Put is the store's, and the end of freshness.
+func (e *embedded) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	e.used.Store(true)
+	return e.store.Put(ctx, key, value, prev)
+}
+
+// Fresh tells whether this process has just made the folder and has not written to
+// it yet, so that no group can have forgotten anything in it. Later a bucket without
+// records is one that was emptied. It connects.
 func (e *embedded) Fresh(ctx context.Context) (bool, error) {
 	if _, err := e.open(ctx); err != nil {
 		return false, err
 	}
 	e.serving.Lock()
 	defer e.serving.Unlock()
-	return e.server != nil && e.server.fresh, nil
+	return e.server != nil && e.server.fresh && !e.used.Load(), nil
 }
