@@ -53,6 +53,7 @@ type bucket struct {
 	replicas int
 	memory   bool
 	marks    bool // deletion marks may have an end
+	made     time.Time
 }
 
 // What the server answers.
@@ -385,11 +386,19 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 		}
 	}
-	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL}
+	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL, info.Created}
 	s.mu.Lock()
 	s.bucket = b
 	s.mu.Unlock()
 	return b, nil
+}
+
+// made asks when the bucket was made: another of the same name is another bucket,
+// whose revisions begin at 1 again.
+func (s *store) made(ctx context.Context) (time.Time, error) {
+	var info streamInfo
+	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
+	return info.Created, err
 }
 
 // forget makes the next call look at the bucket again.
