@@ -67,7 +67,7 @@ func TestNothingIsBegunAfterTheLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			wire := newSnip(t, s.Addr(), "PUB "+c.request, "")
-			u := &unaware{Source: b.by(wire), own: make(chan rota.Ownership, 1), done: make(chan struct{})}
+			u := &unaware{Source: b.SourceAt(wire.l.Addr().String()), own: make(chan rota.Ownership, 1), done: make(chan struct{})}
 			store := rotatest.Faulty(mem.Open(), 1)
 			ended := l.memberUntil(t.Context(), "late", store, u, calm, func(cfg *rota.Config) {
 				if c.poison {

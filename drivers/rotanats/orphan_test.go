@@ -216,23 +216,8 @@ func (b *broker) flow(from, to int) {
 	}
 }
 
-// by is a source of the broker at another address.
-func (b *broker) by(s *snip) rota.Source {
-	other := *b
-	other.url = "nats://" + s.l.Addr().String()
-	return other.Source()
-}
-
 func (l *ledger) reached(b *broker, n int) func() bool {
 	return func() bool { return l.done[b.names[0]] >= n }
-}
-
-// one wants a single consumer left.
-func (b *broker) one() {
-	b.t.Helper()
-	if left := b.consumers(); len(left) != len(b.names) {
-		b.t.Errorf("consumers are %q, want one for each of %q", left, b.names)
-	}
 }
 
 // Messages come within this time although an answer was lost: attaching again
@@ -247,14 +232,16 @@ func TestConsumerWhoseAnswerWasLostIsRemoved(t *testing.T) {
 		b.flow(1, 10)
 		wire := loseCreation(t, addr)
 		l := newLedger(t)
-		l.member("a", rotatest.NewMemStore(), b.by(wire))
+		l.member("a", rotatest.NewMemStore(), b.SourceAt(wire.l.Addr().String()))
 		l.wait("all messages are handled", orphanTime, l.reached(b, 10))
 		select {
 		case <-wire.lost:
 		default:
 			t.Error("no answer was lost")
 		}
-		b.one()
+		if err := b.Tidy(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -267,7 +254,7 @@ func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
 		l := newLedger(t)
 		wire := loseCreation(t, addr)
 		store := rotatest.Faulty(mem.Open(), 1)
-		ended := l.memberUntil(t.Context(), "a", store, b.by(wire), func(c *rota.Config) { c.Orphan = rota.AtOnce })
+		ended := l.memberUntil(t.Context(), "a", store, b.SourceAt(wire.l.Addr().String()), func(c *rota.Config) { c.Orphan = rota.AtOnce })
 		<-wire.lost
 		wire.pull() // whoever is dead says nothing more
 		store.Fail()
@@ -280,7 +267,9 @@ func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
 		b.flow(1, 10)
 		l.member("b", mem.Open(), b.Source())
 		l.wait("all messages are handled", orphanTime, l.reached(b, 10))
-		b.one()
+		if err := b.Tidy(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
