@@ -317,17 +317,14 @@ func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.
 	return nil
 }
 
-// clearWay removes every consumer of the partition that is of our durable and made
-// under a token that is not higher than ours.
+// clearWay removes every consumer of the partition that is of our durable, unless one
+// was made under a higher token than ours.
 func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 	var old []string
 	var highest uint64
 	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
-		if c.Config.FilterSubject != own.Partition() {
-			return
-		}
-		if highest = max(highest, token); token <= uint64(own.Token()) {
-			old = append(old, c.Name)
+		if c.Config.FilterSubject == own.Partition() {
+			old, highest = append(old, c.Name), max(highest, token)
 		}
 	})
 	if err != nil {

@@ -291,9 +291,18 @@ func TestOrphanNobodyNotedIsRemoved(t *testing.T) {
 	}
 	b.flow(1, 10)
 	l := newLedger(t)
+	listed, err := b.js.Conn().SubscribeSync("$JS.API.CONSUMER.LIST." + b.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), b.Source())
 	l.wait("all messages are handled", orphanTime, l.reached(b, 10))
+	for range 8 { // all three have looked what is in their way, and two of them in vain, more than once
+		if _, err := listed.NextMsg(orphanTime); err != nil {
+			t.Fatal(err)
+		}
+	}
 	left := b.consumers()
 	left = slices.DeleteFunc(left, func(n string) bool { return strings.HasPrefix(n, "rota_") })
 	if !slices.Equal(left, []string{"foreign", "newer"}) {
