@@ -29,9 +29,16 @@ type Broker interface {
 // Source shows that a source driver keeps the contract of rota.Source: with real
 // members, a store in memory and real time. open makes a broker, or new
 // partitions in one, for each case, and cleans up after it; cases run side by
-// side.
+// side. A broker that is a WiredBroker is also shown what lost answers do.
 func Source(t *testing.T, open func(t *testing.T) Broker) {
 	t.Run("source", func(t *testing.T) { // returns when all cases have
+		t.Run(wiredName, func(t *testing.T) {
+			t.Parallel()
+			if _, wired := open(t).(WiredBroker); !wired {
+				t.Skip("this broker has no wire")
+			}
+			lostAnswers(t, func() *sourceTest { return newSourceTest(t, open(t)) })
+		})
 		for _, c := range sourceCases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -1,10 +1,12 @@
 package rotatest
 
 import (
-	"io"
+	"iter"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rota-dev/rota"
 )
@@ -63,6 +65,8 @@ type wire struct {
 	mu   sync.Mutex
 	out  bool
 	ends []net.Conn
+	left int  // pieces that clients may send before an answer is lost; 0 = any number
+	lost bool // one was
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -101,16 +105,83 @@ func (w *wire) carry(near net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ends = append(w.ends, near, far)
-	for _, c := range [][2]net.Conn{{near, far}, {far, near}} {
-		w.wg.Go(func() {
-			io.Copy(c[0], c[1])
-			c[0].Close()
-			c[1].Close()
-		})
-	}
+	var deaf atomic.Bool // what the server says is lost
+	w.wg.Go(func() {
+		defer near.Close()
+		defer far.Close()
+		for piece := range pieces(near) {
+			last := w.count()
+			if last {
+				deaf.Store(true) // before it is sent: the answer may be quick
+			}
+			if _, err := far.Write(piece); err != nil {
+				return
+			}
+			if last {
+				far.SetReadDeadline(time.Now().Add(answerTime)) // which ends both directions
+			}
+		}
+	})
+	w.wg.Go(func() {
+		defer near.Close()
+		defer far.Close()
+		for piece := range pieces(far) {
+			if deaf.Load() {
+				continue
+			}
+			if _, err := near.Write(piece); err != nil {
+				return
+			}
+		}
+	})
 	if w.out {
 		w.cut()
 	}
+}
+
+// pieces is what arrives on a connection, as it comes.
+func pieces(c net.Conn) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		buf := make([]byte, 1<<15)
+		for {
+			n, err := c.Read(buf)
+			if n > 0 && !yield(buf[:n]) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// answerTime is how long a server has to act on what it is not heard answering.
+const answerTime = 100 * time.Millisecond
+
+// lose makes the wire lose an answer: the nth piece that clients send reaches the
+// server, nothing comes back any more, and then the connection ends. Those after it
+// are whole.
+func (w *wire) lose(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = n
+}
+
+// count tells whether this piece is the one whose answer gets lost.
+func (w *wire) count() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left == 0 {
+		return false
+	}
+	w.left--
+	if w.left == 0 {
+		w.lost = true
+	}
+	return w.left == 0
+}
+
+func (w *wire) hasLost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 // plug puts the wire in or pulls it out.

@@ -73,7 +73,11 @@ certificate; with --ca it also asks members for theirs.`,
 			if tether {
 				ctx = lastToGo(ctx, cmd.InOrStdin())
 			}
-			<-ctx.Done()
+			select {
+			case <-ctx.Done():
+			case <-s.Done(): // its folder was taken away
+				return natsWords(s.Err())
+			}
 			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it, or to read a word
 				s.Close()
 				return discard(scratch)

@@ -94,7 +94,20 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	v := newLive(out, f, server.URL(), sup, file)
-	return f.live(ctx, sup, p, v)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-server.Done(): // its folder was taken away
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = f.live(ctx, sup, p, v)
+	if gone := server.Err(); gone != nil {
+		return errors.Join(err, natsWords(gone))
+	}
+	return err
 }
 
 // producer makes the stream and whoever fills it. Old messages go by themselves,

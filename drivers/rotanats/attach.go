@@ -33,6 +33,8 @@ type post struct {
 	Stream   time.Time  `json:"stream"`           // when the stream was made: another of the same name counts from 1 again
 	Start    uint64     `json:"start"`            // where the consumer began
 	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
+	Coming   string     `json:"coming,omitempty"` // about to be made in its place; noted before that, so that the next owner finds it
+	Stray    string     `json:"stray,omitempty"`  // was to be made and was not found: its creation may have been late
 	Released bool       `json:"released"`         // its last owner has settled all it was given, as far as it knows, and will not ask again
 
 	// Notes of the last owner for the next.
@@ -46,7 +48,10 @@ const (
 	metaToken   = "rota.token"
 )
 
-const codeNoConsumer = 10014
+const (
+	codeNoConsumer = 10014
+	codeNotUnique  = 10100 // a work queue has another consumer of the subject
+)
 
 // ackTime is longer than anything: whoever owns a partition tries again in place,
 // and whoever does not any more has lost its consumer. Redelivery by the clock
@@ -216,13 +221,16 @@ func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, erro
 
 // replace makes a new consumer in the place of c's.
 func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
+	name := fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6])
+	announced := make(chan error, 1)
+	go func() { announced <- s.announce(ctx, own, c, name) }()
 	f, err := s.lookAgain(ctx)
-	if err != nil {
+	if err := cmp.Or(err, <-announced); err != nil {
 		return err
 	}
 	c.all = !f.queue
-	former, left := c.Consumer, c.Former
-	next := post{Token: own.Token(), Former: former, Consumer: fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6]), Stream: f.created, Start: 1}
+	former := c.Consumer
+	next := post{Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
 	if c.Stream.Equal(f.created) {
 		next.Start = max(c.Start, 1)
 		if old != nil {
@@ -230,42 +238,118 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		}
 	}
 	cfg := jetstream.ConsumerConfig{
-		Name: next.Consumer, Durable: next.Consumer, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
+		Name: name, Durable: name, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
 		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.prefetch, MaxWaiting: 16,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
 		Metadata: map[string]string{metaDurable: s.set.durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
 	}
-	if err := s.remove(ctx, own, left); err != nil {
-		return err
-	}
 	if f.queue { // of a work queue each message has one consumer, and goes when it is settled
 		cfg.AckPolicy, cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy, 0
-		if err := s.remove(ctx, own, former); err != nil {
+		if _, err := s.remove(ctx, own, former); err != nil {
 			return err
 		}
 	}
-	q := map[string]any{"stream_name": s.set.stream, "config": cfg, "action": "create"}
-	var made consumerInfo
-	if err := s.ask(ctx, "CONSUMER.CREATE."+s.set.stream+"."+next.Consumer+"."+own.Partition(), q, &made); err != nil {
-		return fmt.Errorf("rotanats: make a consumer of %s: %w", own.Partition(), err)
-	}
-	if next.Start > 1 && !f.queue {
+	err = s.create(ctx, own, &cfg)
+	if err == nil && next.Start > 1 && !f.queue {
 		err = s.sameStream(ctx, f)
 	}
 	if err == nil {
 		err = s.record(ctx, s.posts, own, c.key, next, &c.disk)
 	}
 	if err != nil {
-		s.remove(context.WithoutCancel(ctx), own, next.Consumer) // nobody will know of it
+		s.discard(name)
 		return err
 	}
 	c.post, c.next = next, 1
 	if !f.queue {
-		if err := s.remove(ctx, own, former); err != nil {
+		if _, err := s.remove(ctx, own, former); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// announce notes the name of a consumer on disk before the consumer is made. If
+// the answer to the creation is lost, or the owner dies before it has noted the
+// consumer as the present one, the next attempt removes the consumer, whoever
+// makes that attempt.
+//
+// What earlier attempts have left is removed here. The server handles requests
+// side by side, so a creation that nobody waits for any more may come behind its
+// removal: a name that was not found is tried once more by the attempt after this.
+func (s *source) announce(ctx context.Context, own rota.Ownership, c *claim, name string) error {
+	note := c.post
+	note.Token, note.Former, note.Stray, note.Coming = own.Token(), "", "", name
+	for _, left := range []string{c.Former, c.Stray, c.Coming} {
+		found, err := s.remove(ctx, own, left)
+		if err != nil {
+			return err
+		}
+		if left == c.Coming && !found {
+			note.Stray = left
+		}
+	}
+	if err := s.record(ctx, s.posts, own, c.key, note, &c.disk); err != nil {
+		return err
+	}
+	c.post = note
+	return nil
+}
+
+// create makes a consumer. A work queue has one for each subject, and refuses
+// another: what then stands in the way and is a former owner's of ours is removed.
+// No post names it; older versions could leave such a consumer behind, and so can
+// the creation of a former owner that arrives late.
+func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.ConsumerConfig) error {
+	verb := "CONSUMER.CREATE." + s.set.stream + "." + cfg.Name + "." + own.Partition()
+	q := map[string]any{"stream_name": s.set.stream, "config": cfg, "action": "create"}
+	var made consumerInfo
+	err := s.askIf(ctx, own.Check, verb, q, &made)
+	if code(err) == codeNotUnique {
+		if err := s.clearWay(ctx, own); err != nil {
+			return err
+		}
+		err = s.askIf(ctx, own.Check, verb, q, &made)
+	}
+	if err != nil {
+		return fmt.Errorf("rotanats: make a consumer of %s: %w", own.Partition(), err)
+	}
+	return nil
+}
+
+// clearWay removes every consumer of the partition that is of our durable, unless one
+// was made under a higher token than ours.
+func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
+	var old []string
+	var highest uint64
+	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
+		if c.Config.FilterSubject == own.Partition() {
+			old, highest = append(old, c.Name), max(highest, token)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if highest > uint64(own.Token()) {
+		return fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), highest, rota.ErrLost)
+	}
+	for _, name := range old {
+		s.set.log.Info("removing a consumer that nobody has noted", "partition", own.Partition(), "token", own.Token(), "consumer", name)
+		if _, err := s.remove(ctx, own, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes a consumer that we have made, or may have, and shall not use. Its
+// name is unique and nobody else uses it, so the lease is not asked. Nor does
+// anybody wait for this: the partition may be another's by now, and whoever comes
+// next knows the name.
+func (s *source) discard(consumer string) {
+	if nc, _, wait, err := s.link.look(); wait == nil && err == nil {
+		nc.Publish("$JS.API.CONSUMER.DELETE."+s.set.stream+"."+consumer, nil)
+	}
 }
 
 var errOtherStream = errors.New("rotanats: the stream was deleted and made again meanwhile")
@@ -295,19 +379,20 @@ func (s *source) record(ctx context.Context, to *store, own rota.Ownership, key 
 	})
 }
 
-func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string) error {
+// remove removes a consumer and tells whether there was one.
+func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string) (found bool, err error) {
 	if consumer == "" {
-		return nil
-	}
-	if err := own.Check(); err != nil {
-		return err
+		return false, nil
 	}
 	var done answer
-	err := s.ask(ctx, "CONSUMER.DELETE."+s.set.stream+"."+consumer, nil, &done)
-	if err != nil && code(err) != codeNoConsumer {
-		return fmt.Errorf("rotanats: remove consumer %s: %w", consumer, err)
+	err = s.askIf(ctx, own.Check, "CONSUMER.DELETE."+s.set.stream+"."+consumer, nil, &done)
+	switch {
+	case err == nil:
+		return true, nil
+	case code(err) == codeNoConsumer || code(err) == codeNoStream:
+		return false, nil
 	}
-	return nil
+	return false, fmt.Errorf("rotanats: remove consumer %s: %w", consumer, err)
 }
 
 // acknowledged reads a stream's answer to a publication.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -29,9 +31,11 @@ func Embed(dir string, opts ...Option) rota.Store {
 type embedded struct {
 	*store
 	tasks sync.WaitGroup
+	used  atomic.Bool // this process has written, or tried to
 
 	serving sync.Mutex
-	server  *Server // if it is us who serve
+	server  *Server  // if it is us who serve
+	began   *os.File // the lock file of the folder that we began with
 	ended   bool
 }
 
@@ -46,13 +50,14 @@ func (e *embedded) begin() error {
 		late := time.Now().After(deadline)
 		switch {
 		case err == nil:
-			return nil
+			return e.begun(f)
 		case errors.Is(err, errTaken) && !late: // the port of one that is about to be gone
 		case !errors.Is(err, errServed):
 			return err
 		default:
 			if conn, derr := f.Dial("tcp", ""); derr == nil {
-				return conn.Close()
+				conn.Close()
+				return e.begun(f)
 			}
 			if late {
 				n, _ := f.read()
@@ -62,7 +67,24 @@ func (e *embedded) begin() error {
 	}
 }
 
-// take serves the folder, if nobody does.
+// begun keeps the lock file open: by it a takeover tells whether the folder is still
+// the same.
+func (e *embedded) begun(f folder) error {
+	file, err := os.Open(f.path(lockFile))
+	if err != nil {
+		return f.explain(err)
+	}
+	e.serving.Lock()
+	defer e.serving.Unlock()
+	if e.began != nil || e.ended {
+		return file.Close()
+	}
+	e.began = file
+	return nil
+}
+
+// take serves the folder, if nobody does. It does not begin in a folder that is
+// another by now: what we know was never in that one.
 func (e *embedded) take() error {
 	e.serving.Lock()
 	defer e.serving.Unlock()
@@ -72,13 +94,35 @@ func (e *embedded) take() error {
 	if e.server != nil {
 		return nil
 	}
-	s, err := serve(folder(e.set.folder), "", e.set, false)
+	f := folder(e.set.folder)
+	if err := e.same(f); err != nil {
+		return err
+	}
+	s, err := serve(f, "", e.set, false)
 	if err != nil {
 		return err
 	}
+	if err := e.same(f); err != nil { // it was taken away just now, and we have made another
+		s.Close()
+		return err
+	}
 	e.server = s
+	e.tasks.Go(func() {
+		<-s.Done()
+		if err := s.Err(); err != nil {
+			e.lose(err)
+		}
+	})
 	e.set.log.Info("serving", "folder", e.set.folder, "address", s.Addr())
 	return nil
+}
+
+// same: the folder is the one that we began with, if we have begun.
+func (e *embedded) same(f folder) error {
+	if e.began == nil {
+		return nil
+	}
+	return f.still(e.began)
 }
 
 // orphaned: who served us may be gone.
@@ -98,6 +142,9 @@ func (e *embedded) takeOver() {
 	for {
 		if err := e.take(); err == nil {
 			return
+		} else if errors.Is(err, errReplaced) {
+			e.lose(fmt.Errorf("rotanats: %w", err))
+			return
 		} else if !errors.Is(err, errServed) && !errors.Is(err, errTaken) {
 			e.set.log.Warn("taking over", "folder", e.set.folder, "err", err)
 		}
@@ -109,30 +156,48 @@ func (e *embedded) takeOver() {
 	}
 }
 
+// lose: the folder was taken away. Nothing is served, written or read any more by
+// this store; leases end, and with them the sessions.
+func (e *embedded) lose(because error) {
+	e.set.log.Error("stopped", "folder", e.set.folder, "err", because)
+	e.abandon(because)
+}
+
 // Close gives the folder to another process, if it was ours to serve.
 func (e *embedded) Close() error {
 	e.close()
 	e.serving.Lock()
 	s := e.server
 	e.server, e.ended = nil, true
-	e.serving.Unlock()
-	e.tasks.Wait()
-	if s != nil {
-		return s.Close()
+	if e.began != nil {
+		e.began.Close()
 	}
-	return nil
+	e.serving.Unlock()
+	var err error
+	if s != nil {
+		err = s.Close()
+	}
+	e.tasks.Wait()
+	return err
 }
 
 // Class is B: one server with a durable log.
 func (e *embedded) Class() rota.Class { return rota.ClassB }
 
-// Fresh tells whether this process has just made the folder, so that no group can
-// have forgotten anything in it. It connects.
+// Put is the store's, and the end of freshness.
+func (e *embedded) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	e.used.Store(true)
+	return e.store.Put(ctx, key, value, prev)
+}
+
+// Fresh tells whether this process has just made the folder and has not written to
+// it yet, so that no group can have forgotten anything in it. Later a bucket without
+// records is one that was emptied. It connects.
 func (e *embedded) Fresh(ctx context.Context) (bool, error) {
 	if _, err := e.open(ctx); err != nil {
 		return false, err
 	}
 	e.serving.Lock()
 	defer e.serving.Unlock()
-	return e.server != nil && e.server.fresh, nil
+	return e.server != nil && e.server.fresh && !e.used.Load(), nil
 }

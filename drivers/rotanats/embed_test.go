@@ -2,6 +2,7 @@ package rotanats_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -103,6 +107,71 @@ func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
 	if fresh(c) {
 		t.Error("a folder that was served before is fresh")
 	}
+}
+
+// TestEmbeddedStoreIsFreshOnce: once this process has written, whatever is missing
+// later was forgotten, and a group that finds nothing must wait for old leases.
+func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := rotanats.Embed(dir)
+	t.Cleanup(func() { s.Close() })
+	fresh := func() bool {
+		t.Helper()
+		f, err := s.(rota.Fresher).Fresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	if _, err := s.Get(t.Context(), "g/plan"); !errors.Is(err, rota.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if !fresh() {
+		t.Fatal("a new folder is not fresh, though nothing was written")
+	}
+	if _, err := s.Put(t.Context(), "g/plan", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if fresh() {
+		t.Error("a folder with records in it is fresh")
+	}
+	if err := folderBucket(t, dir).DeleteStream(t.Context(), "KV_rota"); err != nil {
+		t.Fatal(err)
+	}
+	if fresh() {
+		t.Error("a folder whose bucket was deleted is fresh")
+	}
+	s.Get(t.Context(), "g/plan") // tells that the bucket is gone; the next call makes it again
+	if _, err := s.Get(t.Context(), "g/plan"); !errors.Is(err, rota.ErrNotFound) {
+		t.Errorf("the bucket was made again, and Get says %v", err)
+	}
+	if fresh() {
+		t.Error("a folder whose bucket was made again is fresh")
+	}
+}
+
+// folderBucket connects to the server of a folder, past the store.
+func folderBucket(t testing.TB, dir string) jetstream.JetStream {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var note struct{ Address, Token string }
+	if err := json.Unmarshal(text, &note); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect("nats://"+note.Address, nats.Token(note.Token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 func TestWhatCannotBeServed(t *testing.T) {

@@ -106,6 +106,25 @@ func (f folder) explain(err error) error {
 // errServed: somebody else has the lock.
 var errServed = errors.New("another process serves it")
 
+// still sees that the folder is the one whose lock file was opened. An open file
+// keeps its inode, so another file is never taken for it.
+func (f folder) still(lock *os.File) error {
+	was, err := lock.Stat()
+	if err != nil {
+		return nil // closed: nobody depends on it any more
+	}
+	now, err := os.Stat(f.path(lockFile))
+	if err == nil && os.SameFile(was, now) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return nil // it cannot be seen, which says nothing
+	}
+	return fmt.Errorf("the folder %s %w: end all processes that use it, put the old folder back if its records matter, then start them again", f, errReplaced)
+}
+
+var errReplaced = errors.New("was removed or replaced while it was in use")
+
 // lock takes the folder, or returns errServed. The kernel gives it back when this
 // process ends, however it ends.
 func (f folder) lock() (*os.File, error) {
@@ -119,6 +138,10 @@ func (f folder) lock() (*os.File, error) {
 	if err := flock(file); err != nil {
 		file.Close()
 		return nil, err
+	}
+	if f.still(file) != nil { // since it was opened
+		file.Close()
+		return nil, errServed
 	}
 	return file, nil
 }

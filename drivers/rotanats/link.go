@@ -25,6 +25,7 @@ type link struct {
 	failed error         // of the last dial
 	life   *life         // of the present connection, or the last
 	closed bool
+	ended  error // what calls are told once it is closed
 	said   error // the last complaint that belongs to no call
 	ears   map[*ear]bool
 	serve  func() error // before each dial: see to it that there is a server
@@ -101,7 +102,7 @@ func (l *link) look() (*nats.Conn, *life, chan struct{}, error) {
 	case l.bad != nil:
 		return nil, nil, nil, l.bad
 	case l.closed:
-		return nil, nil, nil, errClosed
+		return nil, nil, nil, l.ended
 	case l.nc == nil && l.dialed == nil:
 		l.dialed, l.failed = make(chan struct{}), nil
 		go l.dial()
@@ -129,7 +130,7 @@ func (l *link) dial() {
 	}
 	if l.closed {
 		go nc.Close()
-		l.failed = errClosed
+		l.failed = l.ended
 		return
 	}
 	l.nc = nc
@@ -294,13 +295,16 @@ func (l *link) hear(ctx context.Context, subject string, take nats.MsgHandler, e
 	}, nil
 }
 
-func (l *link) close() {
+func (l *link) close() { l.abandon(errClosed) }
+
+// abandon closes the connection for good. Whoever calls from now on is told why.
+func (l *link) abandon(because error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return
 	}
-	l.closed = true
+	l.closed, l.ended = true, because
 	nc := l.nc
 	if l.life == nil {
 		l.life = newLife()

@@ -349,7 +349,7 @@ func (p *pump) settle(acks []string) error {
 
 // bury stores a message where the dead are, then settles it.
 func (p *pump) bury(ctx context.Context, msg *rota.Message, ack string, because error) error {
-	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own.Partition(), p.claim.Stream, msg, because) })
+	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own, p.claim.Stream, msg, because) })
 	if err != nil {
 		return err
 	}

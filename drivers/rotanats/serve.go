@@ -24,7 +24,15 @@ type Server struct {
 	note  note
 	fresh bool
 	once  sync.Once
+	done  chan struct{} // closed when it does not serve any more
+	err   error         // why, if nobody has asked for it
+	guard sync.WaitGroup
 }
+
+// guardEvery is how often a server sees that its folder is still the one it locked.
+// Another process may lock what is at that place now and serve it, and its members
+// would know nothing of ours.
+const guardEvery = 500 * time.Millisecond
 
 // startTime is how long a server may take to read its data.
 const startTime = 30 * time.Second
@@ -67,12 +75,30 @@ func serve(f folder, listen string, set *settings, told bool) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock}
+	s := &Server{lock: lock, done: make(chan struct{})}
 	if err := s.start(f, listen, set, told); err != nil {
 		lock.Close()
 		return nil, err
 	}
+	s.guard.Go(func() { s.watch(f) })
 	return s, nil
+}
+
+// watch ends the server when its folder was taken away.
+func (s *Server) watch(f folder) {
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+			if err := f.still(s.lock); err != nil {
+				s.end(fmt.Errorf("rotanats: %w", err))
+				return
+			}
+		}
+	}
 }
 
 func (s *Server) start(f folder, listen string, set *settings, told bool) (err error) {
@@ -164,14 +190,35 @@ func (s *Server) URL() string { return "nats://" + s.note.Address }
 // could have been forgotten.
 func (s *Server) Fresh() bool { return s.fresh }
 
+// Done is closed when it does not serve any more: after Close, or because its folder
+// was removed or replaced.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err tells why it stopped by itself. It is nil before Done is closed.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
 // Close ends the server and gives the folder back.
 func (s *Server) Close() error {
+	s.end(nil)
+	s.guard.Wait()
+	return nil
+}
+
+func (s *Server) end(because error) {
 	s.once.Do(func() {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
 		s.lock.Close()
+		s.err = because
+		close(s.done)
 	})
-	return nil
 }
 
 // serverLog keeps what the server could not start for.

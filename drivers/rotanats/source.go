@@ -227,6 +227,16 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 // consumers are the present ones, by partition: those with the highest token.
 func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
 	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
+	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
+		if p := c.Config.FilterSubject; token >= highest[p] {
+			present[p], highest[p] = c, token
+		}
+	})
+	return present, err
+}
+
+// eachConsumer shows every consumer of our durable, and the token it was made under.
+func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
 	for offset := 0; ; {
 		var page struct {
 			answer
@@ -234,20 +244,19 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 			Total     int             `json:"total"`
 		}
 		if err := s.ask(ctx, "CONSUMER.LIST."+s.set.stream, map[string]int{"offset": offset}, &page); err != nil {
-			return nil, fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
+			return fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
 		}
 		for _, c := range page.Consumers {
 			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
 				continue
 			}
-			token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64)
-			if p := c.Config.FilterSubject; err == nil && token >= highest[p] {
-				present[p], highest[p] = c, token
+			if token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64); err == nil {
+				show(c, token)
 			}
 		}
 		offset += len(page.Consumers)
 		if len(page.Consumers) == 0 || offset >= page.Total {
-			return present, nil
+			return nil
 		}
 	}
 }
@@ -335,7 +344,8 @@ func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, 
 
 // deadLetter stores a message that failed too often, and makes a stream for
 // those if nobody stores them.
-func (s *source) deadLetter(ctx context.Context, partition string, made time.Time, msg *rota.Message, because error) error {
+func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.Time, msg *rota.Message, because error) error {
+	partition := own.Partition()
 	dead := nats.NewMsg(s.set.dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
@@ -349,14 +359,14 @@ func (s *source) deadLetter(ctx context.Context, partition string, made time.Tim
 	dead.Header.Set("Rota-Partition", partition)
 	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))
 	dead.Header.Set("Rota-Error", oneLine(because))
-	err := s.bury(ctx, dead)
+	err := s.bury(ctx, own, dead)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		dead.Header = nats.Header{nats.MsgIdHdr: dead.Header[nats.MsgIdHdr]} // the message is more than the story
-		err = s.bury(ctx, dead)
+		err = s.bury(ctx, own, dead)
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
 		dead.Header = nil
-		err = s.bury(ctx, dead)
+		err = s.bury(ctx, own, dead)
 	}
 	if err != nil {
 		return fmt.Errorf("dead-letter message %d of %s: %w", msg.Position, partition, err)
@@ -366,9 +376,13 @@ func (s *source) deadLetter(ctx context.Context, partition string, made time.Tim
 
 // bury publishes a dead letter until a stream has it; if none wants it, one is
 // made. A stream of a cluster that was just made may swallow what comes too early.
-// To try again is safe here: the message has a number.
-func (s *source) bury(ctx context.Context, msg *nats.Msg) error {
+// To try again is safe here: the message has a number. The lease is asked before
+// each try: the process may have been frozen since the last.
+func (s *source) bury(ctx context.Context, own rota.Ownership, msg *nats.Msg) error {
 	for tries := 1; ; tries++ {
+		if err := own.Check(); err != nil {
+			return err
+		}
 		once, cancel := context.WithTimeout(ctx, time.Second)
 		err := s.publish(once, msg)
 		if errors.Is(err, nats.ErrNoResponders) {

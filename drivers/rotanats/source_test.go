@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,27 @@ func (b *broker) Source() rota.Source {
 }
 
 func (b *broker) Partitions() []string { return b.names }
+
+// Addr is the server's, or that of the first of several.
+func (b *broker) Addr() string {
+	first, _, _ := strings.Cut(b.url, ",")
+	return strings.TrimPrefix(first, "nats://")
+}
+
+// SourceAt is a source of the broker by another address.
+func (b *broker) SourceAt(addr string) rota.Source {
+	other := *b
+	other.url = "nats://" + addr
+	return other.Source()
+}
+
+// Tidy wants one consumer for each partition.
+func (b *broker) Tidy() error {
+	if left := b.consumers(); len(left) != len(b.names) {
+		return fmt.Errorf("consumers are %q, want one for each of %q", left, b.names)
+	}
+	return nil
+}
 
 // Publish tries again until the broker has it: the server may be away. A message
 // that was stored without an answer is not stored twice.

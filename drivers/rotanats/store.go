@@ -53,6 +53,7 @@ type bucket struct {
 	replicas int
 	memory   bool
 	marks    bool // deletion marks may have an end
+	made     time.Time
 }
 
 // What the server answers.
@@ -305,6 +306,12 @@ type reply interface {
 // that is about to lead a stream, or no longer does, keeps silent. All questions
 // are such that asking twice does no harm; records are not written this way.
 func (l *link) ask(ctx context.Context, verb string, question any, to reply) error {
+	return l.askIf(ctx, func() error { return nil }, verb, question, to)
+}
+
+// askIf is ask for what only an owner may do. It calls may directly before each
+// try: the process may have been frozen since the last.
+func (l *link) askIf(ctx context.Context, may func() error, verb string, question any, to reply) error {
 	msg := nats.NewMsg("$JS.API." + verb)
 	if question != nil {
 		var err error
@@ -315,6 +322,9 @@ func (l *link) ask(ctx context.Context, verb string, question any, to reply) err
 	ctx, cancel := within(ctx)
 	defer cancel()
 	for wait := askTime; ; wait *= 2 {
+		if err := may(); err != nil {
+			return err
+		}
 		once, cancel := context.WithTimeout(ctx, wait)
 		r, err := l.request(once, msg)
 		silence := once.Err() != nil && ctx.Err() == nil
@@ -376,11 +386,19 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 		}
 	}
-	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL}
+	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL, info.Created}
 	s.mu.Lock()
 	s.bucket = b
 	s.mu.Unlock()
 	return b, nil
+}
+
+// made asks when the bucket was made: another of the same name is another bucket,
+// whose revisions begin at 1 again.
+func (s *store) made(ctx context.Context) (time.Time, error) {
+	var info streamInfo
+	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
+	return info.Created, err
 }
 
 // forget makes the next call look at the bucket again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -23,35 +24,46 @@ import (
 // consumer each. It may miss something: when the stream gets another leader, or
 // in a cluster before the subscription has reached every server. So everything
 // is read again at such times, and now and then in any case. A lost connection
-// ends the watch.
+// ends the watch, and so does another bucket of the same name: its revisions say
+// nothing about which version is the newer.
 type watch struct {
 	s      *store
 	prefix string
+	made   time.Time // when the bucket was made that it watches
 
-	mu   sync.Mutex
-	seen map[string]uint64 // key → newest revision, of marks too
-	live map[string]bool   // keys that were last shown as existing
-	news []rota.Entry      // the newest version per key, not shown yet
-	at   map[string]int    // key → place in news
-	err  error             // why it ends
-	wake chan struct{}     // holds one token while there may be something to take
-	look chan struct{}     // holds one token when everything is to be read again
+	mu    sync.Mutex
+	seen  map[string]uint64 // key → newest revision, of marks too while they last
+	live  map[string]bool   // keys that were last shown as existing
+	news  []rota.Entry      // the newest version per key, not shown yet
+	at    map[string]int    // key → place in news
+	err   error             // why it ends
+	wake  chan struct{}     // holds one token while there may be something to take
+	look  chan struct{}     // holds one token when everything is to be read again
+	doubt chan struct{}     // holds one token when the bucket may be another
+}
+
+func newWatch(s *store, prefix string) *watch {
+	return &watch{s: s, prefix: prefix, seen: map[string]uint64{}, live: map[string]bool{}, at: map[string]int{},
+		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), doubt: make(chan struct{}, 1)}
 }
 
 // How soon and how often everything is read again.
 const (
 	secondLook = 200 * time.Millisecond
 	lookEvery  = 30 * time.Second
+	doubtEvery = time.Second // at most; a revision that is merely late is no rarity
 )
 
-var errMissed = errors.New("rotanats: the watch may have missed something")
+var (
+	errMissed      = errors.New("rotanats: the watch may have missed something")
+	errOtherBucket = errors.New("the bucket was deleted and made again")
+)
 
 func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	return func(yield func([]rota.Entry, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		w := &watch{s: s, prefix: prefix, seen: map[string]uint64{}, live: map[string]bool{}, at: map[string]int{},
-			wake: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+		w := newWatch(s, prefix)
 		clustered, hush, err := w.begin(ctx)
 		if err != nil {
 			yield(nil, err)
@@ -138,17 +150,14 @@ func wildcard(prefix string) string {
 // read reads everything under the prefix, from the leader.
 func (w *watch) read(ctx context.Context) error {
 	w.mu.Lock()
-	before := make(map[string]uint64, len(w.seen))
-	for k := range w.live {
-		before[k] = w.seen[k]
-	}
+	before := maps.Clone(w.seen)
 	w.mu.Unlock()
-	keys := []string{w.prefix}
-	if wildcard(w.prefix) != w.prefix {
-		var err error
-		if keys, err = w.s.list(ctx, w.prefix); err != nil {
-			return err
-		}
+	keys, made, err := w.list(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.same(made); err != nil {
+		return err
 	}
 	if err := w.s.getAll(ctx, keys, func(e rota.Entry) { w.show(e); delete(before, e.Key) }); err != nil {
 		return err
@@ -157,19 +166,56 @@ func (w *watch) read(ctx context.Context) error {
 	return nil
 }
 
-// vanished: of these not even a mark is left.
+// list names what there is to read, and when the bucket was made. Of a single key
+// the first read takes the latter from what is known of the bucket: watches begin
+// when members do, and every question in a row is felt then.
+func (w *watch) list(ctx context.Context) (keys []string, made time.Time, err error) {
+	if wildcard(w.prefix) != w.prefix {
+		return w.s.list(ctx, w.prefix)
+	}
+	if w.made.IsZero() {
+		b, err := w.s.open(ctx)
+		if err != nil {
+			return nil, made, err
+		}
+		return []string{w.prefix}, b.made, nil
+	}
+	made, err = w.s.made(ctx)
+	return []string{w.prefix}, made, err
+}
+
+// same sees that the bucket is still the one that was read first.
+func (w *watch) same(made time.Time) error {
+	if w.made.IsZero() {
+		w.made = made
+	}
+	if !made.Equal(w.made) {
+		w.s.forget()
+		return errOtherBucket
+	}
+	return nil
+}
+
+// vanished: of these keys, at these revisions, not even a mark is left. A mark lasts
+// for longer than an echo can be late, so what was known to be deleted need not be
+// remembered any more.
 func (w *watch) vanished(keys map[string]uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, rev := range keys {
-		if w.live[k] && w.seen[k] == rev {
+		switch {
+		case w.seen[k] != rev: // since it was read
+		case w.live[k]:
 			w.add(rota.Entry{Key: k, Deleted: true})
+		default:
+			delete(w.seen, k)
 		}
 	}
 }
 
-// list names all keys under a prefix, deleted ones too while their marks last.
-func (s *store) list(ctx context.Context, prefix string) (keys []string, err error) {
+// list names all keys under a prefix, deleted ones too while their marks last, and
+// tells when the bucket was made.
+func (s *store) list(ctx context.Context, prefix string) (keys []string, made time.Time, err error) {
 	for {
 		var page streamInfo
 		q := map[string]any{"subjects_filter": s.subject(wildcard(prefix)), "offset": len(keys)}
@@ -177,13 +223,13 @@ func (s *store) list(ctx context.Context, prefix string) (keys []string, err err
 			if code(err) == codeNoStream {
 				s.forget()
 			}
-			return nil, fmt.Errorf("list %s: %w", prefix, err)
+			return nil, made, fmt.Errorf("list %s: %w", prefix, err)
 		}
 		for subject := range page.State.Subjects {
 			keys = append(keys, s.key(subject))
 		}
 		if len(page.State.Subjects) == 0 || len(keys) >= page.Total {
-			return keys, nil
+			return keys, page.Created, nil
 		}
 	}
 }
@@ -233,22 +279,37 @@ func (s *store) getAll(ctx context.Context, keys []string, take func(rota.Entry)
 
 // keepLooking reads everything again when there is reason to, and seldom without.
 func (w *watch) keepLooking(ctx context.Context, clustered bool) {
-	next := lookEvery/2 + rand.N(lookEvery) // not all at once
+	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // not all at once
+	next := time.NewTimer(again())
+	defer next.Stop()
 	if clustered {
-		next = secondLook
+		next.Reset(secondLook)
 	}
+	doubt, calm := w.doubt, (<-chan time.Time)(nil)
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.look:
-		case <-time.After(next):
+			err = w.read(ctx)
+			next.Reset(again())
+		case <-next.C:
+			err = w.read(ctx)
+			next.Reset(again())
+		case <-doubt:
+			var made time.Time
+			if made, err = w.s.made(ctx); err == nil {
+				err = w.same(made)
+			}
+			doubt, calm = nil, time.After(doubtEvery)
+		case <-calm:
+			doubt = w.doubt
 		}
-		if err := w.read(ctx); err != nil {
+		if err != nil {
 			w.fail(fmt.Errorf("%w: %w", errMissed, err))
 			return
 		}
-		next = lookEvery/2 + rand.N(lookEvery)
 	}
 }
 
@@ -267,6 +328,9 @@ func (w *watch) show(e rota.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if uint64(e.Rev) <= w.seen[e.Key] {
+		if uint64(e.Rev) < w.seen[e.Key] {
+			poke(w.doubt) // late, or of another bucket
+		}
 		return
 	}
 	w.seen[e.Key] = uint64(e.Rev)

@@ -1,0 +1,315 @@
+package rotanats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// A snip is a TCP proxy to a NATS server that loses one answer: it lets the first
+// request with a given text pass, and when the server has answered it cuts the
+// connection instead of handing the answer on. If it does not know the answer it
+// stays silent from then on instead.
+type snip struct {
+	l       net.Listener
+	request []byte
+	answer  []byte        // empty if it is not known
+	lost    chan struct{} // closed when the answer was lost
+
+	mu    sync.Mutex
+	armed bool
+	out   bool // no connection is carried any more
+	ends  []net.Conn
+	tasks sync.WaitGroup
+}
+
+func newSnip(t testing.TB, to, request, answer string) *snip {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &snip{l: l, request: []byte(request), answer: []byte(answer), lost: make(chan struct{}), armed: true}
+	s.tasks.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.carry(near, to)
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		s.pull()
+		s.tasks.Wait()
+	})
+	return s
+}
+
+// pull ends every connection, for good.
+func (s *snip) pull() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = true
+	for _, c := range s.ends {
+		c.Close()
+	}
+	s.ends = nil
+}
+
+func (s *snip) carry(near net.Conn, to string) {
+	far, err := net.Dial("tcp", to)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.out {
+		near.Close()
+		if err == nil {
+			far.Close()
+		}
+		return
+	}
+	s.ends = append(s.ends, near, far)
+	var mu sync.Mutex
+	asked := false // the request has passed here
+	s.tasks.Go(func() {
+		defer near.Close()
+		defer far.Close()
+		var tail []byte
+		for chunk := range chunks(near) {
+			tail = append(tail, chunk...)
+			if s.hit(tail) {
+				mu.Lock()
+				asked = true
+				mu.Unlock()
+			}
+			tail = tail[max(0, len(tail)-len(s.request)+1):]
+			if _, err := far.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	s.tasks.Go(func() {
+		defer near.Close()
+		defer far.Close()
+		var kept []byte
+		for chunk := range chunks(far) {
+			mu.Lock()
+			hold := asked
+			mu.Unlock()
+			if !hold {
+				if _, err := near.Write(chunk); err != nil {
+					return
+				}
+				continue
+			}
+			if kept = append(kept, chunk...); len(s.answer) > 0 && bytes.Contains(kept, s.answer) {
+				close(s.lost)
+				return
+			}
+		}
+	})
+}
+
+// hit tells whether this is the request, once.
+func (s *snip) hit(text []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.armed || !bytes.Contains(text, s.request) {
+		return false
+	}
+	if s.armed = false; len(s.answer) == 0 {
+		close(s.lost)
+	}
+	return true
+}
+
+// chunks is what arrives on a connection, as it comes.
+func chunks(c net.Conn) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := c.Read(buf)
+			if n > 0 && !yield(buf[:n]) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// loseCreation loses the answer to the first creation of a consumer.
+func loseCreation(t testing.TB, to string) *snip {
+	return newSnip(t, to, "PUB $JS.API.CONSUMER.CREATE.", "io.nats.jetstream.api.v1.consumer_create_response")
+}
+
+// retentions of a stream, each with its own rules for consumers.
+var retentions = map[string]jetstream.RetentionPolicy{
+	"limits": jetstream.LimitsPolicy, "interest": jetstream.InterestPolicy, "work queue": jetstream.WorkQueuePolicy,
+}
+
+// inStreams makes a stream of each retention, with one partition.
+func inStreams(t *testing.T, run func(t *testing.T, b *broker, addr string)) {
+	for name, retention := range retentions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			b := newBroker(t, s.URL(), func(c *jetstream.StreamConfig) { c.Retention = retention })
+			b.names = b.names[:1]
+			run(t, b, s.Addr())
+		})
+	}
+}
+
+// keep lets an interest stream keep messages before anybody consumes it.
+func (b *broker) keep() {
+	b.t.Helper()
+	st, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if st.CachedInfo().Config.Retention == jetstream.InterestPolicy {
+		if _, err := b.js.CreateConsumer(b.t.Context(), b.stream, jetstream.ConsumerConfig{Durable: "keeper"}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// consumers are all but the keeper.
+func (b *broker) consumers() (names []string) {
+	b.t.Helper()
+	st, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	list := st.ConsumerNames(b.t.Context())
+	for n := range list.Name() {
+		if n != "keeper" {
+			names = append(names, n)
+		}
+	}
+	if list.Err() != nil {
+		b.t.Fatal(list.Err())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// flow publishes messages up to a number to the one partition.
+func (b *broker) flow(from, to int) {
+	b.t.Helper()
+	for i := from; i <= to; i++ {
+		if err := b.Publish(b.names[0], fmt.Appendf(nil, "%s %d", b.names[0], i)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (l *ledger) reached(b *broker, n int) func() bool {
+	return func() bool { return l.done[b.names[0]] >= n }
+}
+
+// Messages come within this time although an answer was lost: attaching again
+// takes a moment.
+const orphanTime = 10 * time.Second
+
+// TestConsumerWhoseAnswerWasLostIsRemoved loses the answer to the creation of a
+// consumer. Its owner makes another, and the first does not stay.
+func TestConsumerWhoseAnswerWasLostIsRemoved(t *testing.T) {
+	inStreams(t, func(t *testing.T, b *broker, addr string) {
+		b.keep()
+		b.flow(1, 10)
+		wire := loseCreation(t, addr)
+		l := newLedger(t)
+		l.member("a", rotatest.NewMemStore(), b.SourceAt(wire.l.Addr().String()))
+		l.wait("all messages are handled", orphanTime, l.reached(b, 10))
+		select {
+		case <-wire.lost:
+		default:
+			t.Error("no answer was lost")
+		}
+		if err := b.Tidy(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestConsumerOfADeadOwnerIsRemoved: an owner dies when it has made its consumer
+// and has not noted so. The next owner removes it.
+func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
+	inStreams(t, func(t *testing.T, b *broker, addr string) {
+		b.keep()
+		mem := rotatest.NewMemStore()
+		l := newLedger(t)
+		wire := loseCreation(t, addr)
+		store := rotatest.Faulty(mem.Open(), 1)
+		ended := l.memberUntil(t.Context(), "a", store, b.SourceAt(wire.l.Addr().String()), func(c *rota.Config) { c.Orphan = rota.AtOnce })
+		<-wire.lost
+		wire.pull() // whoever is dead says nothing more
+		store.Fail()
+		if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
+			t.Fatal(err)
+		}
+		if left := b.consumers(); len(left) != 1 {
+			t.Fatalf("consumers are %q, want what the dead one has made", left)
+		}
+		b.flow(1, 10)
+		l.member("b", mem.Open(), b.Source())
+		l.wait("all messages are handled", orphanTime, l.reached(b, 10))
+		if err := b.Tidy(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOrphanNobodyNotedIsRemoved: a work queue has a consumer that no post names, as
+// older versions could leave behind. Whoever has a token at least as high removes
+// it, and leaves alone what is another's.
+func TestOrphanNobodyNotedIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL(), func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy })
+	mine, newer, foreign := b.names[0], b.names[1], b.names[2]
+	for name, c := range map[string]struct{ partition, durable, token string }{
+		"orphan": {mine, "rota", "1"}, "newer": {newer, "rota", "9223372036854775807"}, "foreign": {foreign, "other", "1"},
+	} {
+		_, err := b.js.CreateConsumer(t.Context(), b.stream, jetstream.ConsumerConfig{Durable: name, FilterSubject: c.partition,
+			AckPolicy: jetstream.AckExplicitPolicy, Metadata: map[string]string{"rota.durable": c.durable, "rota.token": c.token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.flow(1, 10)
+	l := newLedger(t)
+	listed, err := b.js.Conn().SubscribeSync("$JS.API.CONSUMER.LIST." + b.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), b.Source())
+	l.wait("all messages are handled", orphanTime, l.reached(b, 10))
+	for range 8 { // all three have looked what is in their way, and two of them in vain, more than once
+		if _, err := listed.NextMsg(orphanTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := b.consumers()
+	left = slices.DeleteFunc(left, func(n string) bool { return strings.HasPrefix(n, "rota_") })
+	if !slices.Equal(left, []string{"foreign", "newer"}) {
+		t.Errorf("consumers are %q, want foreign and newer beside our own", left)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
