@@ -11,6 +11,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
+// era is the wall clock as incarnations count it: in units of 4 s.
+func era() uint32 { return uint32(time.Now().Unix() / 4) }
+
 // key is where a record lives in the store.
 func key(group string, k core.Key) string {
 	switch k.Cell {
@@ -45,7 +48,7 @@ func (s *session) call(a core.Action) {
 }
 
 func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
-	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key}
+	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Era: era()}
 	k := key(s.m.cfg.Group, a.Key)
 	began := s.m.clock.now()
 	var err error
@@ -53,10 +56,13 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	case core.Put:
 		var b []byte
 		var rev Rev
-		if b, err = record.Encode(s.value(a)); err == nil {
-			rev, err = s.m.cfg.Store.Put(ctx, k, b, Rev(a.Prev))
-			ev.Rev = core.Rev(rev)
+		if b, err = record.Encode(s.value(a)); err != nil {
+			s.condition(fmt.Sprintf("not written, since nobody could read it: %v", err))
+			ev.Outcome = core.Refused
+			return ev
 		}
+		rev, err = s.m.cfg.Store.Put(ctx, k, b, Rev(a.Prev))
+		ev.Rev = core.Rev(rev)
 	case core.Delete:
 		err = s.m.cfg.Store.Delete(ctx, k, Rev(a.Prev))
 	case core.Get:

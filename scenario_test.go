@@ -49,14 +49,18 @@ func playAll(t *testing.T, prefix string) {
 
 // play is a scenario's world made of whole members.
 type play struct {
-	t     *testing.T
-	began time.Time
-	cfg   rota.Config
-	tune  map[string][]string
-	depot *depot
-	crew  []*proc  // by w.mu
-	names []string // partitions that the source lists
-	wg    sync.WaitGroup
+	t       *testing.T
+	began   time.Time
+	cfg     rota.Config
+	tune    map[string][]string
+	returns bool            // an Abort ends the handlers that have overstayed, and returns
+	cut     map[string]bool // where a process that starts is cut off
+	begun   map[string]bool // who has been started once
+	emptied bool            // the store has lost even its plan
+	depot   *depot
+	crew    []*proc  // by w.mu
+	names   []string // partitions that the source lists
+	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	lines  []line
@@ -98,13 +102,15 @@ type proc struct {
 	mode   string        // how handlers stop
 	slow   time.Duration
 	freed  chan struct{} // closed when handlers work again
+	ended  chan struct{} // closed when handlers that were cancelled are ended by force
 	fails  bool
+	silent bool
 	owns   map[string]rota.Ownership
 	held   []effect // begun before it was frozen, not sent yet
 }
 
 func newPlay(t *testing.T) *play {
-	w := &play{t: t, began: time.Now(), tune: map[string][]string{}, sink: map[string]effect{}}
+	w := &play{t: t, began: time.Now(), tune: map[string][]string{}, cut: map[string]bool{}, begun: map[string]bool{}, sink: map[string]effect{}}
 	w.depot = &depot{cells: map[string]rota.Entry{}, wrote: w.wrote, class: rota.ClassB}
 	w.cfg = rota.Config{Group: "play", NewGroup: true}
 	w.checks.Reset(16, 0)
@@ -245,16 +251,25 @@ func (w *play) byText(session string) string {
 
 // join starts a process.
 func (w *play) join(label string) {
-	p := &proc{w: w, label: label, link: w.depot.link(), done: make(chan struct{}), owns: map[string]rota.Ownership{}, freed: make(chan struct{})}
+	p := &proc{w: w, label: label, link: w.depot.link(), done: make(chan struct{}), owns: map[string]rota.Ownership{}, freed: make(chan struct{}), ended: make(chan struct{})}
 	p.up.Store(true)
 	cfg := w.cfg
 	cfg.Name, _, _ = strings.Cut(label, "/")
 	cfg.Store, cfg.Source = p.link, p
-	cfg.NewGroup = cfg.NewGroup && len(w.depot.list("play/")) == 0
+	cfg.NewGroup = cfg.NewGroup && !w.begun[label] && !w.emptied // said once, and true then
+	w.begun[label] = true
+	p.link.cutIn, p.link.cutOut = w.cut[label], w.cut[label]
 	cfg.Handle = p.handle
 	cfg.Abort = func(error) {
 		if !p.up.Load() {
 			return // a dead process says nothing
+		}
+		if w.returns {
+			p.mu.Lock()
+			close(p.ended)
+			p.ended = make(chan struct{})
+			p.mu.Unlock()
+			return
 		}
 		w.say("%s ends itself: a handler outlived its time", label)
 		p.kill()
@@ -362,6 +377,12 @@ func (p *proc) wake() {
 // Partitions implements rota.Source.
 func (p *proc) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	time.Sleep(latency)
+	p.mu.Lock()
+	silent := p.silent
+	p.mu.Unlock()
+	if silent {
+		return nil, errors.New("the broker does not answer")
+	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	var out []rota.Partition
@@ -441,13 +462,22 @@ func (p *proc) handle(ctx context.Context, _ rota.Message) error {
 	case "stubborn":
 		cancelled = nil
 	}
-	select {
-	case <-after:
-	case <-cancelled:
-	case <-freed:
-	case <-p.link.gone:
+	for {
+		p.mu.Lock()
+		ended := p.ended
+		p.mu.Unlock()
+		select {
+		case <-after:
+		case <-cancelled:
+		case <-freed:
+		case <-p.link.gone:
+		case <-ended:
+			if ctx.Err() == nil {
+				continue // its time is not over
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
 // told turns a member's event into a line.

@@ -71,7 +71,7 @@ func newSession(m *Member) *session {
 		Timing:   m.timing,
 		Fresh:    m.cfg.NewGroup && (m.joins == 0 || mutFreshForLife),
 		Volatile: volatile(m.cfg.Store),
-		Era:      uint32(time.Now().Unix() / 4),
+		Era:      era(),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
 		Self:     self(&m.cfg),
 	}

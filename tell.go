@@ -158,6 +158,11 @@ func (s *session) note(a *core.Action) {
 		e.Because = "it took the place of the ended session of its name"
 	case core.NoteCleared:
 		e.Because = "every lease there may have been is over: partitions may be granted"
+	case core.NoteBadRoster:
+		e.Because = "the partitions that source and orders ask for cannot be written down: those that are known stay"
+	case core.NoteMeta:
+		e.Partition = a.Name
+		e.Because = "the metadata ordered for it and the source's are too much together: the source's stays"
 	case core.NotePin:
 		e.Because = "a partition is pinned to a member that is not here: the pin is ignored"
 	default:

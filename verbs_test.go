@@ -25,8 +25,9 @@ func (w *play) Do(c scenario.Command) error {
 		for _, kv := range c.Args {
 			k, v, _ := strings.Cut(kv, "=")
 			if k == "class" && v == "C" {
-				w.depot.class = rota.ClassC
+				w.depot.class, w.depot.server = rota.ClassC, "s1"
 			}
+			w.returns = w.returns || k == "abort" && v == "returns"
 			if k == "partitions" {
 				n, _ := strconv.Atoi(v)
 				w.lists(n)
@@ -261,6 +262,10 @@ func (w *play) toProcs(c scenario.Command) error {
 		}
 		p := w.proc(label)
 		if p == nil || !p.up.Load() {
+			if c.Verb == "cut" || c.Verb == "heal" {
+				w.cut[label] = c.Verb == "cut" // whoever starts there is cut off
+				continue
+			}
 			return fmt.Errorf("no process called %q is up", label)
 		}
 		if err := w.toProc(p, c.Verb, word, late); err != nil {
@@ -296,6 +301,7 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 	l.mu.Unlock()
 	switch verb {
 	case "heal":
+		w.cut[p.label] = false
 		l.heal()
 	case "kill":
 		p.kill()
@@ -323,7 +329,7 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 		p.m.Jump()
 	case "source":
 		p.mu.Lock()
-		p.fails = word == "fails"
+		p.fails, p.silent = word == "fails", word == "silent"
 		p.mu.Unlock()
 	case "handler":
 		p.mu.Lock()
@@ -428,7 +434,12 @@ func (w *play) store(args []string) error {
 		w.depot.server = args[1]
 		w.depot.mu.Unlock()
 		for _, p := range w.procs() {
-			p.link.heal() // connected anew
+			p.link.mu.Lock()
+			reach := !p.link.cutIn && !p.link.cutOut
+			p.link.mu.Unlock()
+			if reach {
+				p.link.heal() // connected anew
+			}
 		}
 	case "deletes":
 		k := fmt.Sprintf("play/member/%016x", w.proc(args[1]).m.SessionID())
@@ -446,6 +457,7 @@ func (w *play) store(args []string) error {
 			only = args[1]
 		}
 		_, is := w.depot.lose(d, only)
+		w.emptied = w.emptied || is.Rev == 0
 		w.tellRows(plan(is))
 	default:
 		return fmt.Errorf("cannot do %q with whole members yet", args[0])

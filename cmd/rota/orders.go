@@ -54,11 +54,34 @@ func give(ctx context.Context, store rota.Store, group, verb string, args []stri
 		if err != nil {
 			return usageError{err}
 		}
+		if err := fits(ctx, store, group, o); err != nil {
+			return err
+		}
 		_, err = store.Put(ctx, key, b, e.Rev)
 		if !errors.Is(err, rota.ErrConflict) {
 			return err
 		}
 	}
+}
+
+// fits refuses orders with which no roster could be written: the leader would
+// have to leave them undone.
+func fits(ctx context.Context, store rota.Store, group string, o *record.Orders) error {
+	e, err := store.Get(ctx, group+"/roster")
+	switch {
+	case errors.Is(err, rota.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	r, err := record.DecodeRoster(e.Value)
+	if err != nil {
+		return fmt.Errorf("the roster in the store cannot be read: %w", err)
+	}
+	if err := o.Fit(r); err != nil {
+		return usageError{fmt.Errorf("the group could not write that down: %w", err)}
+	}
+	return nil
 }
 
 func operator() string {

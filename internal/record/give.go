@@ -137,3 +137,26 @@ func set(x *Orders, args []string) error {
 	x.Meta = meta
 	return nil
 }
+
+// Fit tells whether the partitions of r, with what x orders for them, still make
+// a roster that can be written.
+func (x *Orders) Fit(r *Roster) error {
+	next := &Roster{Ver: r.Ver, Entries: slices.Clone(r.Entries)}
+	at := make(map[string]int, len(next.Entries))
+	for i := range next.Entries {
+		at[next.Entries[i].Name] = i
+	}
+	for _, name := range x.Add {
+		if _, known := at[name]; !known {
+			at[name] = len(next.Entries)
+			next.Entries = append(next.Entries, Partition{Name: name})
+		}
+	}
+	for _, m := range x.Meta {
+		if i, known := at[m.Partition]; known {
+			next.Entries[i].Meta = MergeMeta(next.Entries[i].Meta, m.Pairs)
+		}
+	}
+	_, err := Encode(next)
+	return err
+}

@@ -20,7 +20,6 @@ type store struct {
 	log     []version
 	stall   int64 // nothing is applied before
 	refuse  bool  // plans are not taken, and nobody says why
-	small   bool  // rosters are larger than a record may be
 }
 
 type version struct {
@@ -106,7 +105,7 @@ func (w *World) apply(it item) {
 		case w.store.refuse && e.Cell == core.PlanCell, w.emptied && e.Cell == core.PlanCell && it.ev.Rev == 0 && !e.Plan.Hold:
 			w.timeout(it) // of a group that was created just before the store was emptied: see vouched
 			return
-		case w.store.small && e.Cell == core.RosterCell:
+		case e.Cell == core.RosterCell && !encodes(e.Roster):
 			ev.Outcome = core.Refused // the shell does not even ask the store
 		default:
 			ev.Outcome, ev.Rev = w.put(e, it.ev.Rev, it.ev.First)
@@ -138,6 +137,11 @@ func (w *World) apply(it item) {
 	}
 	it.kind, it.ev = evAnswer, ev
 	w.push(at, it)
+}
+
+func encodes(r *record.Roster) bool {
+	_, err := record.Encode(r)
+	return err == nil
 }
 
 // answered gives an answer to its caller, once.

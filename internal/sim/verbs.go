@@ -233,13 +233,10 @@ func (s *Stage) store(args []string) error {
 		w.store.stall = w.now + int64(d)
 		return err
 	case "works":
-		w.store.stall, w.store.refuse, w.store.small = 0, false, false
+		w.store.stall, w.store.refuse = 0, false
 		return nil
 	case "refuses":
 		w.store.refuse = true
-		return nil
-	case "small":
-		w.store.small = true
 		return nil
 	case "becomes":
 		w.judge(check.Event{Kind: check.Rollback, Until: w.now})
