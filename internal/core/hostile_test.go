@@ -30,7 +30,18 @@ func newVictim(t *testing.T, mode record.Mode) *victim {
 	return v
 }
 
-func (v *victim) step(ev core.Event) {
+func (v *victim) step(ev core.Event) { v.steps([]core.Event{ev}) }
+
+func (v *victim) steps(evs []core.Event) {
+	for _, ev := range evs {
+		v.see(ev)
+	}
+	for _, a := range v.n.Steps(v.now, evs) {
+		v.do(a)
+	}
+}
+
+func (v *victim) see(ev core.Event) {
 	for i := range ev.Entries {
 		if p := ev.Entries[i].Plan; p != nil {
 			for _, h := range p.Mine(me, nil) {
@@ -40,32 +51,33 @@ func (v *victim) step(ev core.Event) {
 			}
 		}
 	}
-	for _, a := range v.n.Step(v.now, ev) {
-		switch a.Do {
-		case core.DoCall:
-			v.calls = append(v.calls, a)
-			if p := a.Plan; p != nil { // its own plans count once they are written
-				for _, h := range p.Mine(me, nil) {
-					v.shown[fmt.Sprint(h.ID, h.Token)] = true
-				}
-				if _, err := record.Encode(p); err != nil {
-					v.t.Fatalf("it writes a plan that nobody could read: %v", err)
-				}
+}
+
+func (v *victim) do(a core.Action) {
+	switch a.Do {
+	case core.DoCall:
+		v.calls = append(v.calls, a)
+		if p := a.Plan; p != nil { // its own plans count once they are written
+			for _, h := range p.Mine(me, nil) {
+				v.shown[fmt.Sprint(h.ID, h.Token)] = true
 			}
-			if m := a.Member; m != nil {
-				if _, err := record.Encode(m); err != nil {
-					v.t.Fatalf("it writes a record that nobody could read: %v", err)
-				}
+			if _, err := record.Encode(p); err != nil {
+				v.t.Fatalf("it writes a plan that nobody could read: %v", err)
 			}
-			if r := a.Roster; r != nil {
-				if _, err := record.Encode(r); err != nil {
-					v.t.Fatalf("it writes a roster that nobody could read: %v", err)
-				}
+		}
+		if m := a.Member; m != nil {
+			if _, err := record.Encode(m); err != nil {
+				v.t.Fatalf("it writes a record that nobody could read: %v", err)
 			}
-		case core.DoStart:
-			if !v.shown[fmt.Sprint(a.ID, a.Token)] {
-				v.t.Fatalf("it starts %d@%v, which it was never granted", a.ID, a.Token)
+		}
+		if r := a.Roster; r != nil {
+			if _, err := record.Encode(r); err != nil {
+				v.t.Fatalf("it writes a roster that nobody could read: %v", err)
 			}
+		}
+	case core.DoStart:
+		if !v.shown[fmt.Sprint(a.ID, a.Token)] {
+			v.t.Fatalf("it starts %d@%v, which it was never granted", a.ID, a.Token)
 		}
 	}
 }
