@@ -281,6 +281,16 @@ func mxFalse(n int, c bool) bool {
 	return c && mx != n
 }
 
+func mxElse(n int, c, other bool) bool {
+	if mxProbing {
+		mxSaw(n, c != other)
+	}
+	if mx == n {
+		return other
+	}
+	return c
+}
+
 func mxKeep[T comparable](n int, old, new T) T {
 	if mxProbing {
 		mxSaw(n, old != new)

@@ -361,8 +361,13 @@ func (f *finder) plain(s ast.Stmt) bool {
 	if !ok || a.Tok != token.ASSIGN || len(a.Lhs) != 1 || len(a.Rhs) != 1 {
 		return false
 	}
+	return f.pure(a)
+}
+
+// pure: nothing is called but what belongs to the language.
+func (f *finder) pure(e ast.Node) bool {
 	pure := true
-	ast.Inspect(a, func(n ast.Node) bool {
+	ast.Inspect(e, func(n ast.Node) bool {
 		if c, ok := n.(*ast.CallExpr); ok && !f.info.Types[c.Fun].IsType() && !f.info.Types[c.Fun].IsBuiltin() {
 			pure = false
 		}
@@ -528,8 +533,8 @@ func (f *finder) context(e ast.Expr) string {
 }
 
 func (f *finder) binary(e *ast.BinaryExpr) {
-	f.expr(e.X)
-	f.expr(e.Y)
+	f.operand(e, e.X, e.Y)
+	f.operand(e, e.Y, e.X)
 	_, xk := f.fold(e.X)
 	_, yk := f.fold(e.Y)
 	switch e.Op {
@@ -564,6 +569,30 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 		if tv := f.info.Types[e]; tv.Value == nil && isInteger(tv.Type) {
 			f.operands(e, "sign", map[token.Token]string{token.ADD: "mxAdd", token.SUB: "mxSub"}[e.Op], e.X, e.Y)
 		}
+	}
+}
+
+// operand takes one side of a binary expression. A number that something is
+// compared with is changed by comparing twice, if that does no harm: so it shows
+// whether the comparison comes out another way.
+func (f *finder) operand(e *ast.BinaryExpr, x, other ast.Expr) {
+	lit, ok := x.(*ast.BasicLit)
+	if !ok || lit.Kind != token.INT || !f.isBool(e) || !f.pure(other) {
+		f.expr(x)
+		return
+	}
+	with := func(op, change string) {
+		a, b := f.text(e.X), f.text(e.Y)
+		if x == e.X {
+			a += change
+		} else {
+			b += change
+		}
+		f.wrapAs(e, op, f.marked(e, x), "mxElse(%d, %s, "+strings.ReplaceAll(a+" "+e.Op.String()+" "+b, "%", "%%")+")")
+	}
+	with("plus", "+1")
+	if !f.isZero(x) {
+		with("minus", "-1")
 	}
 }
 
