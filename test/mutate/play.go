@@ -25,6 +25,7 @@ type Verdict struct {
 	N       int                `json:"n"`
 	By      string             `json:"by,omitempty"` // scenario, directed, random or hang; "" if nobody noticed
 	What    string             `json:"what,omitempty"`
+	Quick   bool               `json:"quick,omitempty"`   // and not everything was played
 	Differs int                `json:"differs"`           // schedules in which it makes any difference
 	Played  int                `json:"played"`            // of those, until it was noticed
 	Seconds map[string]float64 `json:"seconds,omitempty"` // of computing, by stage
@@ -141,9 +142,10 @@ func firstLines(s string) string {
 }
 
 // play plays one mutant until somebody notices it. Schedules in which it makes no
-// difference are left out: they end as they do without it.
-func (p *player) play(n int, b *Baseline) (v Verdict) {
-	v = Verdict{N: n, Differs: b.count(n), Seconds: map[string]float64{}}
+// difference are left out: they end as they do without it. If quick, it gives up
+// early.
+func (p *player) play(n int, quick bool, b *Baseline) (v Verdict) {
+	v = Verdict{N: n, Quick: quick, Differs: b.count(n), Seconds: map[string]float64{}}
 	p.now.Store(int64(n))
 	p.limit.Store(computed() + uint64(b.limit()*1e6))
 	if !choose(n) {
@@ -167,9 +169,17 @@ func (p *player) play(n int, b *Baseline) (v Verdict) {
 			v.By = s.name
 			return v
 		}
+		if quick && v.Played >= fewSchedules {
+			return v
+		}
 	}
+	v.Quick = false // all there is was played
 	return v
 }
+
+// fewSchedules is when a quick try gives up. Most mutants are noticed by then, so
+// the others can be looked at while they are still being played.
+const fewSchedules = 2000
 
 // next begins one schedule.
 func (p *player) next(v *Verdict) {
@@ -197,7 +207,7 @@ func (p *player) playShots(n int, b *Baseline, v *Verdict) {
 			continue
 		}
 		p.next(v)
-		if v.What = p.shot(i); v.What != "" {
+		if v.What = p.shot(i); v.What != "" || v.Quick && v.Played >= fewSchedules {
 			return
 		}
 	}
@@ -240,21 +250,25 @@ func child(baseline string) error {
 	p.out = json.NewEncoder(os.Stdout)
 	runtime.GC()
 	p.memory = inUse()
-	numbers := make(chan int)
+	type job struct {
+		n     int
+		quick bool
+	}
+	jobs := make(chan job)
 	go func() { // also while a mutant is being played: whoever started us may be gone
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {
-			var n int
-			if _, err := fmt.Sscan(in.Text(), &n); err != nil {
+			var j job
+			if _, err := fmt.Sscan(in.Text(), &j.n, &j.quick); err != nil {
 				break
 			}
-			numbers <- n
+			jobs <- j
 		}
 		os.Exit(0)
 	}()
 	go p.watch()
-	for n := range numbers {
-		if err := p.out.Encode(p.play(n, b)); err != nil {
+	for j := range jobs {
+		if err := p.out.Encode(p.play(j.n, j.quick, b)); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func TestNoticesWhatItShould(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		v, err := c.play(n)
+		v, err := c.play(n, false)
 		if err != nil || v.Failed != "" {
 			t.Fatalf("%s: %v %s; %s", id, err, v.Failed, c.end())
 		}

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -174,10 +173,26 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 		}
 	}
 	r.todo, r.began = len(left), time.Now()
+	for _, quick := range []bool{true, false} { // first what is noticed soon
+		err := r.hand(ctx, left, quick)
+		if r.todo > 0 {
+			fmt.Fprintln(r.stderr)
+		}
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
+		r.todo, r.done, r.began = len(left), 0, time.Now()
+	}
+	return nil
+}
+
+// hand gives mutants to processes.
+func (r *run) hand(ctx context.Context, all []Mutant, quick bool) error {
 	queue := make(chan Mutant)
 	go func() {
 		defer close(queue)
-		for _, m := range left {
+		for _, m := range all {
 			select {
 			case queue <- m:
 			case <-ctx.Done():
@@ -189,15 +204,12 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 	errs := make([]error, r.procs)
 	for i := range r.procs {
 		wg.Go(func() {
-			errs[i] = r.serve(ctx, queue)
+			errs[i] = r.serve(ctx, queue, quick)
 			for range queue { // let the sender end
 			}
 		})
 	}
 	wg.Wait()
-	if r.todo > 0 {
-		fmt.Fprintln(r.stderr)
-	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -205,7 +217,7 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 }
 
 // serve keeps one process busy, and starts another when it has ended.
-func (r *run) serve(ctx context.Context, queue <-chan Mutant) error {
+func (r *run) serve(ctx context.Context, queue <-chan Mutant, quick bool) error {
 	var c *process
 	defer func() { c.end() }()
 	for m := range queue {
@@ -218,7 +230,7 @@ func (r *run) serve(ctx context.Context, queue <-chan Mutant) error {
 				}
 			}
 			var err error
-			v, err = c.play(m.N)
+			v, err = c.play(m.N, quick)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -249,16 +261,18 @@ func (r *run) serve(ctx context.Context, queue <-chan Mutant) error {
 func (r *run) keep(m Mutant, v Verdict) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := Result{ID: m.ID, Core: r.core, Harness: r.harness, Verdict: v}
-	r.results[m.ID] = x
-	line, err := json.Marshal(x)
-	if err != nil {
-		return err
-	}
-	if _, err := r.file.Write(append(line, '\n')); err != nil {
-		return err
-	}
 	r.done++
+	if !v.Quick || v.By != "" {
+		x := Result{ID: m.ID, Core: r.core, Harness: r.harness, Verdict: v}
+		r.results[m.ID] = x
+		line, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		if _, err := r.file.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
 	noticed := 0
 	for _, x := range r.results {
 		if x.By != "" {
@@ -296,8 +310,8 @@ func startProcess(ctx context.Context, bin, baseline string) (*process, error) {
 	return c, c.cmd.Start()
 }
 
-func (c *process) play(n int) (v Verdict, err error) {
-	if _, err := io.WriteString(c.in, strconv.Itoa(n)+"\n"); err != nil {
+func (c *process) play(n int, quick bool) (v Verdict, err error) {
+	if _, err := fmt.Fprintln(c.in, n, quick); err != nil {
 		return v, err
 	}
 	if !c.out.Scan() {
