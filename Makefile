@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst heavy mutants sim explore evidence bench-failover performance fuzz tidy
+.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ heavy: ## simulator and explorer, without -race
 
 mutants: ## known defects, built in one by one: each must be caught
 	@scripts/test.sh mutants
+
+mutate: ## change internal/core mechanically, thousands of ways: each must be noticed; SAMPLE=300 SEED=7, or ONLY=REGEXP
+	@go run ./test/mutate -page docs/mutation.md $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)') $(ARGS)
 
 sim: ## play schedules in the simulator: make sim ARGS='--seed 7'
 	@go run ./cmd/rota sim $(ARGS)

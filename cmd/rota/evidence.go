@@ -157,7 +157,8 @@ func (e *evidence) write(w io.Writer) {
 	}
 	p("\nSeveral of the simulator's directed generators were written because a defect was")
 	p("missed without them. So its figures tell that these defects are noticed, not how")
-	p("soon an unknown one would be.\n")
+	p("soon an unknown one would be. What is noticed of changes that nobody chose, made")
+	p("mechanically wherever one fits, is in [mutation.md](mutation.md) (`make mutate`).\n")
 	p("## The shortest way to notice each\n")
 	p("As the explorer found it: what happens, and then who runs what with how many ticks")
 	p("of lease left.\n")
