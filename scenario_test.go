@@ -517,6 +517,12 @@ func (p *proc) told(e rota.Event) {
 	case rota.EventStoreLost:
 		if e.Because == "" {
 			w.say("%s finds that the store lost acknowledged writes", p.label)
+		} else if w.cfg.Rejoin && e.Because == "store lost writes" {
+			w.say("%s ends: %s", p.label, e.Because)
+		}
+	case rota.EventFenced, rota.EventOrphaned:
+		if w.cfg.Rejoin { // otherwise it is told by what Run returns
+			w.say("%s ends: %s", p.label, e.Because)
 		}
 	case rota.EventCondition:
 		p.condition(e, about)

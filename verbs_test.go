@@ -93,6 +93,8 @@ func setting(c *rota.Config, k, v string) {
 		c.Strategy = rota.Strategy(v)
 	case "mode":
 		c.Mode = rota.Mode(v)
+	case "rejoin":
+		c.Rejoin = v == "true"
 	case "fresh":
 		c.NewGroup = v == "true"
 	case "lease":

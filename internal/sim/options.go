@@ -34,6 +34,7 @@ type Options struct {
 	watchdogOnly bool // M24: nobody checks the lease before an effect
 	noEffects    bool
 
+	rejoin       bool // a process whose session was ended begins another
 	failures     int  // a source that fails so often in a row is given up
 	abortReturns bool // Config.Abort ends the handlers whose time is over, and returns
 }

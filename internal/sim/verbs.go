@@ -36,6 +36,8 @@ func (s *Stage) group(args []string) error {
 		case "class":
 			c.Volatile = v == "C"
 			s.w.server = "s1"
+		case "rejoin":
+			s.w.opt.rejoin = v == "true"
 		case "failures":
 			s.w.opt.failures, err = strconv.Atoi(v)
 		case "abort":

@@ -60,6 +60,7 @@ type World struct {
 	log  func(at int64, line string)
 	hear func(seenLine)
 	tap  func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
+	acts func(a *core.Action)                              // sees what a node wants done
 
 	// Where clocks, revisions and incarnations begin: must make no difference.
 	shift    int64
@@ -340,6 +341,9 @@ func (w *World) judge(e check.Event) {
 
 // act does one thing that a node wants done.
 func (w *World) act(h *host, a *core.Action) {
+	if w.acts != nil {
+		w.acts(a)
+	}
 	switch a.Do {
 	case core.DoCall:
 		w.call(h, a)
@@ -361,6 +365,10 @@ func (w *World) act(h *host, a *core.Action) {
 		w.sayEnd(h, a.Cause)
 		w.kill(h)
 		w.restartLater(h)
+		if w.opt.rejoin && a.Cause != core.ByLeave {
+			h.restart = true
+			w.push(w.now+int64(h.cfg.Retry), item{kind: evRestart, host: h, epoch: h.epoch})
+		}
 	case core.DoNote:
 		w.note(h, a)
 	}
