@@ -98,6 +98,11 @@ func (s *session) value(a *core.Action) record.Record {
 	}
 	m := *a.Member
 	if m.Session == s.id { // who declares another dead speaks of it, not for it
+		if st, ok := s.m.cfg.Store.(Warner); ok {
+			for _, text := range st.Warnings() {
+				s.condition(text)
+			}
+		}
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 	}
