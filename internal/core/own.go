@@ -44,7 +44,7 @@ const longAgo Time = -1 << 62
 // beat writes the own record when it is due, changed or in doubt.
 func (n *Node) beat() {
 	o := &n.own
-	if n.ended || o.flight != NoVerb || o.due == Never {
+	if n.ended || o.flight != NoVerb {
 		return
 	}
 	over := o.state == record.Left
@@ -222,7 +222,7 @@ func (n *Node) recordGone() {
 // keepLease stops everything before the lease ends, and gives up hope when it
 // does not come back.
 func (n *Node) keepLease() {
-	if n.own.due == Never || mutNoSelfStop {
+	if mutNoSelfStop {
 		return
 	}
 	lease := n.own.lease
