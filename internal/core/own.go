@@ -109,7 +109,7 @@ func (n *Node) tookPut(ev *Event) {
 		o.reread, o.dirty, o.wait = true, true, n.now
 		return
 	}
-	o.rev, o.missing = ev.Rev, false
+	o.rev = ev.Rev
 	n.confirmed(o.sent[len(o.sent)-1], o.put, ev.Rev)
 	if o.put.State == record.Left {
 		n.leftFor(ByLeave)
@@ -173,7 +173,7 @@ func (n *Node) readBack(e *Entry) {
 	case m.State == record.Left && i >= 0:
 		n.leftFor(ByLeave)
 	case m.State == record.Evicted:
-		o.rev, o.dirty = e.Rev, true // so that LEFT can be said once all is stopped
+		o.rev = e.Rev // so that LEFT can be said once all is stopped
 		n.end(ByFence)
 	case !alive || i < 0:
 		o.rev = 0
