@@ -248,7 +248,7 @@ func (n *Node) keepLease() {
 		if n.own.known == 0 {
 			from = n.born.Add(n.cfg.Lease) // never had one: hope a little longer
 		}
-		if n.reached(from.Add(n.cfg.Orphan)) && (n.lapsed || n.own.known == 0) {
+		if n.reached(from.Add(n.cfg.Orphan)) {
 			n.end(ByOrphan)
 		}
 	}

@@ -121,8 +121,7 @@ func (n *Node) mayStart() bool {
 	if n.plan != nil && n.plan.Hold && !mutStartInHold {
 		return false
 	}
-	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck &&
-		n.own.known > 0 && (n.now < n.own.lease.Add(-n.cfg.Margin) || mutNoSelfStop)
+	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck
 }
 
 func (n *Node) hasGivenUp(id record.ID) bool {
