@@ -270,7 +270,7 @@ func (n *Node) abort() {
 // end closes the session: nothing is started any more and everything is
 // cancelled; when all has stopped the session says so if it can, and is over.
 func (n *Node) end(cause Cause) {
-	if n.cause != NotEnded || n.ended {
+	if n.cause != NotEnded {
 		return
 	}
 	n.cause = cause
@@ -304,9 +304,6 @@ func (n *Node) finish() {
 }
 
 func (n *Node) leftFor(cause Cause) {
-	if n.ended {
-		return
-	}
 	if n.cause != NotEnded && n.cause != ByLeave {
 		cause = n.cause
 	}

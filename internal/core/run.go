@@ -227,7 +227,7 @@ func tidy(s string) string {
 // leave walks a leaver out: it keeps working until the plan has taken its rows,
 // but not for longer than it takes to see that nobody will.
 func (n *Node) leave() {
-	if n.leaving == Never || n.cause != NotEnded || n.ended {
+	if n.leaving == Never || n.cause != NotEnded {
 		return
 	}
 	if n.own.state == record.Live {
