@@ -67,8 +67,7 @@ func (n *Node) apply() {
 
 // told tells whether the newest record sent already acknowledges generation rev.
 func (n *Node) told(rev uint64) bool {
-	m := n.own.put
-	return m != nil && m.AckInc == n.ackInc && m.AckGen >= rev
+	return n.own.put.AckGen >= rev
 }
 
 func rosterVer(r *record.Roster) uint64 {
