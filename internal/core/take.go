@@ -111,7 +111,7 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 	case e.Session == n.cfg.Session:
 		// Others may end a session; the sooner it knows the better.
 		if e.Deleted || e.Member.State > record.Leaving && e.Rev != n.own.rev {
-			n.own.reread = n.own.flight == NoVerb && n.own.known > 0 && n.cause == NotEnded || n.own.reread
+			n.own.reread = n.own.flight == NoVerb || n.own.reread
 			return true
 		}
 		return false
@@ -149,7 +149,7 @@ func (n *Node) waitsForTwin(m *record.Member) bool {
 // proven: the kernel saw the process of s exit, so nobody needs to wait for its
 // lease. The proof is permanent: a conflict is just tried again.
 func (n *Node) proven(s record.Session) {
-	if s == n.cfg.Session || mutGuardWaits {
+	if mutGuardWaits {
 		return
 	}
 	p := n.addPeer(s)
