@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -209,7 +210,7 @@ func (n *Node) tookRun(ev *Event) {
 // accepts would cost a heartbeat.
 func tidy(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
