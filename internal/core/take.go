@@ -110,7 +110,7 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 	switch {
 	case e.Session == n.cfg.Session:
 		// Others may end a session; the sooner it knows the better.
-		if e.Deleted || e.Member.State > record.Leaving && e.Rev != n.own.rev {
+		if e.Deleted || e.Member.State > record.Leaving {
 			n.own.reread = n.own.flight == NoVerb || n.own.reread
 			return true
 		}
