@@ -457,3 +457,92 @@ func TestObituary(t *testing.T) {
 		}
 	}
 }
+
+// A member tells at once that it has applied a plan only if somebody waits for
+// that: something of its own is revoked, and no record said so yet. All else
+// rides on the next heartbeat.
+func TestAckRidesOnTheNextHeartbeat(t *testing.T) {
+	l := runs(t)
+	p := aPlan(2, 2, record.Owned, 1, 1)
+	p.Rows[0].Rev = 1
+	l.takes(shows(p))
+	l.ask(l.record() == nil, "it writes though nobody waits")
+	l.takes(shows(aPlan(3, 2, record.Revoking, 1, 1)))
+	l.ask(l.record() != nil && l.record().AckGen == 3, "it does not acknowledge the revoke")
+	l.reply(core.Put, core.Event{Rev: 4})
+	p = aPlan(4, 2, record.Revoking, 1, 1)
+	p.Rows[0].Rev = 3
+	l.takes(shows(p))
+	l.ask(l.record() == nil, "it acknowledges the same revoke again")
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.ask(l.record() != nil && l.record().AckGen == 4, "it does not tell that q0 has stopped")
+	l.reply(core.Put, core.Event{Rev: 5})
+	l.takes(shows(aPlan(5, 2, record.Revoking, 1, 1))) // a revoke of what does not run
+	l.ask(l.record() != nil && l.record().AckGen == 5, "it does not acknowledge a revoke of what it does not run")
+}
+
+// What a member gave up stays in its record until the plan has taken it away.
+func TestGivenUpUntilTaken(t *testing.T) {
+	l := runs(t)
+	l.takes(core.Event{Kind: core.GivenUp, Token: record.MakeToken(7, 1), Text: "no broker"})
+	l.ask(l.record() != nil && len(l.record().GaveUp) == 1, "it does not tell that it gave q0 up")
+	l.reply(core.Put, core.Event{Rev: 4})
+	p := aPlan(2, 2, record.Owned, 1, 1)
+	p.Rows[0].Rev = 1
+	l.takes(shows(p))
+	l.ask(l.record() == nil && !l.did(core.DoStart), "it starts or tells again what it gave up")
+	l.takes(shows(aPlan(3, 2, record.Owned, 2, 1)))
+	l.ask(l.did(core.DoStart) && l.record() != nil && len(l.record().GaveUp) == 0, "it does not take it back")
+}
+
+// An abort that returned is repeated after a while, not with every event. The
+// next overstay after everything has stopped is a new one, and not made to wait.
+func TestAbortsAreSpaced(t *testing.T) {
+	l := runs(t)
+	jump := func() {
+		l.takes(core.Event{Kind: core.Jumped})
+		l.ask(l.did(core.DoCancel) && l.did(core.DoAbort), "no lease, and it does not end what runs")
+	}
+	jump()
+	l.takes(core.Event{Kind: core.Gap})
+	l.ask(!l.did(core.DoAbort) && !l.did(core.DoCancel), "it aborts again at once")
+	l.waits(500 * time.Millisecond)
+	l.ask(l.did(core.DoAbort) && !l.did(core.DoCancel), "it does not abort again")
+
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.ask(l.noted(core.NotePaused), "it does not tell that it pauses")
+	l.reply(core.Put, core.Event{Rev: 4}) // sent after the jump, so it gives a lease
+	l.ask(l.noted(core.NoteResumed), "it does not resume")
+	for range 2 { // the read that was under way, and the one asked for since
+		if i := slices.IndexFunc(l.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell }); i >= 0 {
+			l.calls = slices.Delete(l.calls, i, i+1)
+			ev := shows(aPlan(1, 2, record.Owned, 1, 1))
+			ev.Kind, ev.Verb, ev.Key = core.Answer, core.Get, core.Key{Cell: core.PlanCell}
+			l.takes(ev)
+		}
+	}
+	l.ask(l.did(core.DoStart), "it does not start again")
+	jump()
+}
+
+// LEFT is said when nothing runs and the source is closed, not before; and
+// somebody who means to return says so.
+func TestLeaverClosesBeforeItSaysLeft(t *testing.T) {
+	l := runs(t)
+	l.takes(core.Event{Kind: core.Leave, Flag: true})
+	l.ask(l.noted(core.NoteLeaving) && l.did(core.DoStop) && l.record().State == record.Leaving && l.record().Returning, "it does not say that it will return")
+	l.reply(core.Put, core.Event{Rev: 4})
+	l.ask(!l.did(core.DoClose) && l.record() == nil, "it goes on before q0 has stopped")
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.ask(l.did(core.DoClose) && l.record().State == record.Leaving, "it does not close its source")
+	l.reply(core.Put, core.Event{Rev: 5})
+	l.ask(l.record() == nil, "it says more before its source is closed")
+	l.takes(core.Event{Kind: core.Closed})
+	l.ask(l.record() != nil && l.record().State == record.Left, "it does not say LEFT")
+	l.takes(core.Event{Kind: core.Gap})
+	l.ask(!l.did(core.DoEnd), "it ends before LEFT is known to be written")
+	l.reply(core.Put, core.Event{Rev: 6})
+	if cause, ended := l.n.Ended(); cause != core.ByLeave || !ended {
+		t.Errorf("it ended %v, over: %v", cause, ended)
+	}
+}
