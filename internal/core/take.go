@@ -117,11 +117,7 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 		return false
 	case e.Deleted:
 		if p := n.peer(e.Session); p != nil {
-			if p.over() && !n.named(e.Session) {
-				n.dropPeer(e.Session)
-			} else {
-				p.reread = true
-			}
+			p.reread = true // what a watch does not show proves nothing: look
 		}
 		return true
 	}
