@@ -246,9 +246,6 @@ func (n *Node) Step(now Time, ev Event) []Action { return n.Steps(now, []Event{e
 func (n *Node) Steps(now Time, evs []Event) []Action {
 	n.out = n.out[:0]
 	n.now = max(n.now, now)
-	if n.ended {
-		return nil
-	}
 	news := n.now >= n.wake
 	for i := range evs {
 		if n.ended {

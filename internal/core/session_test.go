@@ -396,25 +396,20 @@ func TestLeaverThatNeverJoined(t *testing.T) {
 // any more.
 func TestNothingAfterTheEnd(t *testing.T) {
 	l := newLone(t, nil)
-	l.takes(shows(aPlan(1, 2, record.Owned, 1, 0))) // without a roster: it asks for one
-	get := slices.IndexFunc(l.calls, func(a core.Action) bool { return a.Key.Cell == core.RosterCell })
-	if get < 0 {
-		t.Fatal("it does not ask for the roster")
-	}
+	l.takes(names("q0"))
+	l.takes(shows(aPlan(1, 2, record.Owned, 1, 0)))
+	l.takes(core.Event{Kind: core.Proven, Session: 3})
+	get := l.call(core.Get, 3)
+	l.takes(core.Event{Kind: core.Answer, Verb: core.Get, Key: get.Key, Entries: []core.Entry{isMember(3, 1, record.Live)}})
+	dead := l.call(core.Put, 3)
 	l.takes(core.Event{Kind: core.Leave})
 	l.takes(core.Event{Kind: core.Closed})
-	for l.n.Plan() != nil {
-		c := l.call(core.Put, me)
-		answer := core.Event{Kind: core.Answer, Verb: core.Put, Key: c.Key, Rev: core.Rev(1 + c.Member.Seq)}
-		none := core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.RosterCell}, Outcome: core.NotFound}
-		if c.Member.State != record.Left {
-			l.takes(answer)
-			continue
-		}
-		l.takes(answer, none)
-		break
-	}
-	l.ask(l.did(core.DoEnd) && !l.noted(core.NoteNoRoster), "it should end and say nothing more")
+	l.reply(core.Put, core.Event{Rev: 2})
+	left := l.call(core.Put, me)
+	l.ask(left.Member.State == record.Left, "it does not say LEFT")
+	l.takes(core.Event{Kind: core.Answer, Verb: core.Put, Key: left.Key, Rev: 3},
+		core.Event{Kind: core.Answer, Verb: core.Put, Key: dead.Key, Rev: 4})
+	l.ask(l.did(core.DoEnd) && !l.noted(core.NoteDead), "it should end and say nothing more")
 }
 
 // A proof of the death of somebody unknown makes the session look for its record.
