@@ -227,11 +227,9 @@ func New(cfg *Config) *Node {
 		cfg:     cfg,
 		wake:    Never,
 		leaving: Never,
-		endBy:   Never,
 		vacant:  Never,
 		lead:    newLead(),
 		era:     cfg.Era,
-		own:     own{due: Never, lease: 0},
 		poll:    Never, listPoll: Never,
 	}
 }

@@ -304,7 +304,7 @@ func (n *Node) finish() {
 }
 
 func (n *Node) leftFor(cause Cause) {
-	if n.cause != NotEnded && n.cause != ByLeave {
+	if n.cause != NotEnded {
 		cause = n.cause
 	}
 	n.cause, n.ended, n.wake = cause, true, Never
