@@ -263,7 +263,6 @@ func (n *Node) nextIncarnation(seen uint32) uint32 {
 func (n *Node) bumpPlan(ev *Event) {
 	next := &record.Plan{Term: 1, Hold: !mutNoHold, Mode: n.cfg.Mode}
 	var prev Rev
-	seen := n.inc
 	if ev.Outcome == OK {
 		e := &ev.Entries[0]
 		if e.Plan.Incarnation > n.inc {
@@ -272,14 +271,13 @@ func (n *Node) bumpPlan(ev *Event) {
 		}
 		*next = *e.Plan.Full()
 		prev = e.Rev
-		seen = max(seen, e.Plan.Incarnation)
 	}
 	next.Gen++
 	next.Decided = next.Gen
 	next.Leader = 0
 	next.Hold = !mutNoHold
 	next.Server = n.server
-	next.Incarnation = n.nextIncarnation(seen)
+	next.Incarnation = n.nextIncarnation(n.inc)
 	n.putPlan(next, prev)
 }
 
