@@ -213,7 +213,7 @@ func (n *Node) rosterKnown() bool {
 
 // rosterRight: the roster is there and says what source and orders say.
 func (n *Node) rosterRight() bool {
-	return n.roster != nil && !n.lead.rosterStale && n.rosterPut == nil && !n.rosterCell.want
+	return n.roster != nil && !n.lead.rosterStale && !n.rosterCell.want
 }
 
 // wanted tells whether there is something to plan for, and what.
