@@ -91,7 +91,7 @@ func (n *Node) deriveRoster() *record.Roster {
 			ids[e.Name] = i
 		}
 	}
-	changed := n.roster == nil || n.roster.Ver < n.plan.Roster
+	changed := n.roster == nil || n.roster.Ver < max(n.plan.Roster, l.minRoster) // a lost one was newer
 	want := func(p record.Partition) {
 		i, known := ids[p.Name]
 		if mutReuseIDs && !known {
