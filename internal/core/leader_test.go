@@ -20,7 +20,10 @@ type leader struct {
 	rev     core.Rev
 	listing []record.Partition
 	refuses bool // the store takes no roster
+	forgets bool // nobody knows whether it took a roster
+	deaf    bool // nobody knows what it has
 	puts    int  // of rosters
+	calls   int
 	notes   []core.Action
 }
 
@@ -35,6 +38,9 @@ func newLeader(listing ...record.Partition) *leader {
 
 func (l *leader) step(ev core.Event) {
 	for events := []core.Event{ev}; len(events) > 0; events = events[1:] {
+		if l.calls > 10_000 {
+			return // it chases its own tail
+		}
 		for _, a := range slices.Clone(l.n.Step(l.now, events[0])) {
 			switch a.Do {
 			case core.DoCall:
@@ -55,7 +61,13 @@ func (l *leader) step(ev core.Event) {
 func (l *leader) call(a core.Action) core.Event {
 	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key}
 	e, found := l.cells[a.Key]
+	l.calls++
 	switch {
+	case l.deaf && a.Verb != core.Put:
+		ev.Outcome = core.Unknown
+	case a.Roster != nil && l.forgets:
+		ev.Outcome = core.Unknown
+		l.puts++
 	case a.Verb == core.List:
 		for k, e := range l.cells {
 			if k.Cell == core.MemberCell {
@@ -264,5 +276,33 @@ func TestAPlanNamesTheServerOnceItIsKnown(t *testing.T) {
 	l.order(record.Orders{})
 	if s := l.plan().Server; s != "s1" {
 		t.Errorf("the plan names server %q", s)
+	}
+}
+
+// TestAFailedCallIsTriedAgainALittleLater: a store that is down may say so at
+// once. It is not asked again in the same instant, or members would do nothing
+// else; and what was asked for comes in once it is back.
+func TestAFailedCallIsTriedAgainALittleLater(t *testing.T) {
+	l := newLeader(record.Partition{Name: "a"})
+	l.deaf, l.calls = true, 0
+	l.step(core.Event{Kind: core.Gap})
+	l.advance(time.Second)
+	if l.calls < 20 || l.calls > 60 { // four reads, each every 100 ms, and a heartbeat
+		t.Errorf("%d calls in a second", l.calls)
+	}
+	l.deaf, l.calls = false, 0
+	l.advance(time.Second)
+	if l.calls > 10 {
+		t.Errorf("%d calls in the second after", l.calls)
+	}
+	l.forgets, l.puts, l.calls = true, 0, 0
+	l.order(record.Orders{Add: []string{"b"}})
+	if l.puts < 5 || l.puts > 12 || l.calls > 40 {
+		t.Errorf("a roster was written %d times in a second, with %d calls in all", l.puts, l.calls)
+	}
+	l.forgets = false
+	l.advance(time.Second)
+	if got := l.entries(); len(got) != 2 {
+		t.Errorf("the roster is %v", got)
 	}
 }
