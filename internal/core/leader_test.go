@@ -193,8 +193,9 @@ func TestOrdersThatContradictThemselvesAreObeyedOnce(t *testing.T) {
 
 // TestANameListedTwiceIsOnePartition.
 func TestANameListedTwiceIsOnePartition(t *testing.T) {
-	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "a"})
-	if got := l.entries(); len(got) != 1 {
+	a, b := record.Partition{Name: "a"}, record.Partition{Name: "b", Meta: meta("size=2")}
+	l := newLeader(a, b, b)
+	if got := l.entries(); !slices.EqualFunc(got, []record.Partition{a, b}, samePartition) {
 		t.Errorf("the roster is %v", got)
 	}
 }
