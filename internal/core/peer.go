@@ -97,7 +97,7 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	}
 	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false
 	p.heard = p.heard || was != nil || created
-	if m.State.Ended() && p.ended == Never {
+	if m.State.Ended() {
 		p.ended = n.now
 	}
 	n.lead.clear(m)
@@ -115,9 +115,11 @@ func rank(s record.MemberState) uint8 {
 	return [...]uint8{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
 }
 
+// sameButSeq needs not ask for the incarnation, which a session acknowledges with
+// its first plan and keeps, nor for the proof, which comes with the death.
 func sameButSeq(a, b *record.Member) bool {
-	return a.State == b.State && a.AckGen == b.AckGen && a.AckInc == b.AckInc && a.Proof == b.Proof &&
-		slices.Equal(a.Draining, b.Draining) && slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
+	return a.State == b.State && a.AckGen == b.AckGen && slices.Equal(a.Draining, b.Draining) &&
+		slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
 }
 
 // watchOut decides whose records to watch. The leader and the next two in line
@@ -178,7 +180,7 @@ func (n *Node) refreshPeers() {
 	if n.plan == nil || n.cause != NotEnded {
 		return
 	}
-	if l := n.plan.Leader; l != n.cfg.Session && l != 0 && n.peer(l) == nil {
+	if l := n.plan.Leader; l != 0 && n.peer(l) == nil {
 		n.addPeer(l).reread = true
 	}
 	for i := range n.peers {
@@ -288,16 +290,17 @@ func (n *Node) peerAbsent(p *peer) {
 	p.rec, p.rev, p.absent = nil, 0, true
 }
 
+// dropPeer forgets a peer: never this node itself.
 func (n *Node) dropPeer(s record.Session) {
-	if i, ok := n.findPeer(s); ok && s != n.cfg.Session {
-		n.peers = slices.Delete(n.peers, i, i+1)
-	}
+	i, _ := n.findPeer(s)
+	n.peers = slices.Delete(n.peers, i, i+1)
 }
 
-// named tells whether the plan still speaks of s.
+// named tells whether the plan still speaks of s. Rows are meant for members only,
+// so only their owners can be others.
 func (n *Node) named(s record.Session) bool {
-	if n.plan == nil || n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
+	if n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
 		return true
 	}
-	return slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == s || r.To == s })
+	return slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == s })
 }
