@@ -157,7 +157,7 @@ func (n *Node) settled() bool {
 		}
 		// One that is expiring right now is as good as dead: it stays until its
 		// record says so. That is why expiries come before drops.
-		if !p.heard || !mutDropFirst && (n.expired(p) || p.flight == Put) {
+		if !p.heard || !mutDropFirst && n.expired(p) {
 			return false
 		}
 		return n.reached(s.at.Add(gap(p.rec.Beat)))
