@@ -247,6 +247,9 @@ func (n *Node) encodeLead(e *encoder) {
 		e.session(g.who)
 		e.until(g.until)
 	}
+	if !l.bugSeen {
+		return
+	}
 	e.num(uint64(len(l.bugLive)))
 	for _, id := range l.bugLive {
 		e.session(id)
