@@ -283,7 +283,7 @@ func (n *Node) expired(p *peer) bool {
 // peerAbsent: a linearizable read did not find the record. Absence frees
 // nothing by itself; what follows depends on who is missing.
 func (n *Node) peerAbsent(p *peer) {
-	if p.over() || !n.named(p.session) {
+	if !n.named(p.session) {
 		n.dropPeer(p.session)
 		return
 	}
