@@ -204,14 +204,13 @@ func (n *Node) expire() {
 // waits for the world to change.
 func (n *Node) checkBug() {
 	l := &n.lead
-	for i := range n.peers {
-		if p := &n.peers[i]; p.is(record.Left) && p.rec.Bug == n.plan.Decided && !mutPlanAfterBug {
-			l.bugSeen, l.bugVer = true, ordersVer(n.orders)
-			l.bugLive = n.live(nil)
-			n.do(Action{Do: DoNote, Note: NoteBug, Who: p.session})
-			return
-		}
+	i := slices.IndexFunc(n.peers, func(p peer) bool { return p.is(record.Left) && p.rec.Bug == n.plan.Decided })
+	if i < 0 || mutPlanAfterBug {
+		return
 	}
+	l.bugSeen, l.bugVer = true, ordersVer(n.orders)
+	l.bugLive = n.live(nil)
+	n.do(Action{Do: DoNote, Note: NoteBug, Who: n.peers[i].session})
 }
 
 // spellbound: still facing the plan that the last leader broke on.
