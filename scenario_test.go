@@ -33,9 +33,9 @@ func playAll(t *testing.T, prefix string) {
 	if len(all) == 0 {
 		t.Fatalf("no scenario is called %s…", prefix)
 	}
-	defer rota.SourceFailures(1)()
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
+			defer rota.SourceFailures(1)()
 			synctest.Test(t, func(t *testing.T) {
 				w := newPlay(t)
 				defer w.close()
@@ -105,6 +105,8 @@ type proc struct {
 	ended  chan struct{} // closed when handlers that were cancelled are ended by force
 	fails  bool
 	silent bool
+	trip   chan struct{}       // closed when the source fails what runs
+	failed map[rota.Token]bool // ownerships whose source has failed
 	owns   map[string]rota.Ownership
 	held   []effect // begun before it was frozen, not sent yet
 }
@@ -251,7 +253,7 @@ func (w *play) byText(session string) string {
 
 // join starts a process.
 func (w *play) join(label string) {
-	p := &proc{w: w, label: label, link: w.depot.link(), done: make(chan struct{}), owns: map[string]rota.Ownership{}, freed: make(chan struct{}), ended: make(chan struct{})}
+	p := &proc{w: w, label: label, link: w.depot.link(), done: make(chan struct{}), owns: map[string]rota.Ownership{}, freed: make(chan struct{}), ended: make(chan struct{}), trip: make(chan struct{}), failed: map[rota.Token]bool{}}
 	p.up.Store(true)
 	cfg := w.cfg
 	cfg.Name, _, _ = strings.Cut(label, "/")
@@ -403,10 +405,16 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	if p.up.Load() {
 		w.hear(line{who: p.label, verb: "starts", items: []string{item}})
 	}
+	p.mu.Lock()
+	again := p.failed[own.Token()]
+	p.mu.Unlock()
+	if again {
+		p.judge(check.Resume, own)
+	}
 	p.judge(check.Start, own)
 	p.mu.Lock()
 	p.owns[own.Partition()] = own
-	fails := p.fails
+	fails, trip := p.fails, p.trip
 	p.mu.Unlock()
 	defer func() {
 		p.stand()
@@ -420,6 +428,9 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	}()
 	time.Sleep(latency)
 	if fails {
+		p.mu.Lock()
+		p.failed[own.Token()] = true
+		p.mu.Unlock()
 		return errors.New("the source failed")
 	}
 	own.Started()
@@ -433,6 +444,11 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 		}
 	case <-ctx.Done():
 	case <-p.link.gone:
+	case <-trip:
+		p.mu.Lock()
+		p.failed[own.Token()] = true
+		p.mu.Unlock()
+		return errors.New("the source failed")
 	}
 	return nil
 }
@@ -501,6 +517,12 @@ func (p *proc) told(e rota.Event) {
 	case rota.EventStoreLost:
 		if e.Because == "" {
 			w.say("%s finds that the store lost acknowledged writes", p.label)
+		} else if w.cfg.Rejoin && e.Because == "store lost writes" {
+			w.say("%s ends: %s", p.label, e.Because)
+		}
+	case rota.EventFenced, rota.EventOrphaned:
+		if w.cfg.Rejoin { // otherwise it is told by what Run returns
+			w.say("%s ends: %s", p.label, e.Because)
 		}
 	case rota.EventCondition:
 		p.condition(e, about)

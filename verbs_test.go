@@ -27,6 +27,13 @@ func (w *play) Do(c scenario.Command) error {
 			if k == "class" && v == "C" {
 				w.depot.class, w.depot.server = rota.ClassC, "s1"
 			}
+			if k == "failures" {
+				n, err := strconv.Atoi(v)
+				if err != nil {
+					return err
+				}
+				rota.SourceFailures(n)
+			}
 			w.returns = w.returns || k == "abort" && v == "returns"
 			if k == "partitions" {
 				n, _ := strconv.Atoi(v)
@@ -86,6 +93,8 @@ func setting(c *rota.Config, k, v string) {
 		c.Strategy = rota.Strategy(v)
 	case "mode":
 		c.Mode = rota.Mode(v)
+	case "rejoin":
+		c.Rejoin = v == "true"
 	case "fresh":
 		c.NewGroup = v == "true"
 	case "lease":
@@ -330,6 +339,10 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 	case "source":
 		p.mu.Lock()
 		p.fails, p.silent = word == "fails", word == "silent"
+		if word == "stumbles" {
+			close(p.trip)
+			p.trip = make(chan struct{})
+		}
 		p.mu.Unlock()
 	case "handler":
 		p.mu.Lock()

@@ -39,6 +39,8 @@ const (
 	NotFound         // Get: there is none
 	Unknown          // it may or may not have happened, now or later
 	Refused          // Put: no such record can be written, now or ever
+
+	Outcomes // how many there are
 )
 
 // An Entry is one version of one record. Exactly one of the pointers is set,
@@ -72,6 +74,8 @@ const (
 	Leave                // the user wants to leave; Flag = it means to return
 	Jumped               // this host's clocks disagree: trust no lease; Flag = this clock counts suspend
 	Server               // connected to the store server called Text
+
+	Kinds // how many there are
 )
 
 // An Event is something that happened. Which fields count depends on Kind.
@@ -106,6 +110,8 @@ const (
 	DoAbort            // what still runs is past its lease: end it by force
 	DoEnd              // the session is over: Cause
 	DoNote             // tell people (and checkers) what was decided
+
+	Dos // how many there are
 )
 
 // An Action is something to be done. Which fields count depends on Do.

@@ -379,6 +379,7 @@ func (w *World) swarm() {
 		c.Volatile, w.server = true, "s1"
 	}
 	o.abortReturns = r.IntN(3) == 0
+	o.failures = 1 + 2*r.IntN(2)
 	o.Tune = nil
 	if r.IntN(4) == 0 { // some are more patient than their leader
 		patient := r.IntN(len(w.hosts))

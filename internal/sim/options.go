@@ -34,6 +34,8 @@ type Options struct {
 	watchdogOnly bool // M24: nobody checks the lease before an effect
 	noEffects    bool
 
+	rejoin       bool // a process whose session was ended begins another
+	failures     int  // a source that fails so often in a row is given up
 	abortReturns bool // Config.Abort ends the handlers whose time is over, and returns
 }
 
@@ -78,6 +80,7 @@ type Marks struct {
 	Returned       int `json:"returned"`        // a name took its own place again
 	Holds          int `json:"holds"`           // holds waited out
 	Stuck          int `json:"stuck"`           //
+	Retried        int `json:"retried"`         // a source that failed was tried again
 }
 
 // add sums up. The fields are all counts, so listing them here is all there is
@@ -93,7 +96,7 @@ func (m *Marks) fields() []*int {
 		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderSettling, &m.LeaderWriting, &m.LeaderInMove,
 		&m.LeaderGranting, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
 		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Held, &m.Undrained, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
-		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck,
+		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried,
 	}
 }
 
@@ -180,6 +183,7 @@ func New(o Options) *World {
 	if o.Config.Lease == 0 {
 		o.Config.Timing = core.DefaultTiming()
 	}
+	o.failures = max(o.failures, 1)
 	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, granted: map[grant]int32{}, begun: map[uint32]uint64{}}
 	w.checks.Who = func(n int32) string {
 		if n == check.Nobody {

@@ -16,7 +16,8 @@ const (
 	evListing               // the source answers
 	evStarted               // the source confirms a start
 	evStopped               // a handler has returned
-	evGaveUp                // a start failed for good
+	evFailed                // a source has failed
+	evRetry                 // and is tried again
 	evWork                  // a handler begins an effect
 	evSend                  // it has checked its lease and sends it
 	evLand                  // the effect reaches the sink

@@ -137,6 +137,7 @@ func Retell(o Options, seed uint64) (Script, Result) {
 	if w.opt.abortReturns {
 		group = append(group, "abort=returns")
 	}
+	group = append(group, fmt.Sprintf("failures=%d", w.opt.failures))
 	t.script.Setup = []scenario.Command{{Verb: "group", Args: group}}
 	return t.script, r
 }

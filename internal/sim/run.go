@@ -65,8 +65,10 @@ func (w *World) happen(h *host, it *item) {
 		}
 	case evStopped:
 		w.stopped(h, it.run, core.Stopped)
-	case evGaveUp:
-		w.stopped(h, it.run, core.GivenUp)
+	case evFailed:
+		w.failed(h, it.run)
+	case evRetry:
+		w.retry(h, it.run)
 	case evWork, evSend, evLand:
 		w.effect(h, *it)
 	case evFault:
@@ -128,6 +130,10 @@ func (w *World) effect(h *host, it item) {
 	case evWork:
 		i := h.find(it.run)
 		if i < 0 {
+			return
+		}
+		if h.runs[i].idle {
+			w.workLater(h, it.run)
 			return
 		}
 		if h.local(w.now) < h.node.Lease() || w.opt.watchdogOnly {

@@ -292,6 +292,9 @@ func (s *Stage) toMembers(c scenario.Command) error {
 			return s.handler(h, c.Args[1:])
 		case "source":
 			h.fails, h.silent = rest == "fails", rest == "silent"
+			if rest == "stumbles" {
+				w.stumble(h)
+			}
 		case "begin":
 			return s.begin(h, rest)
 		}

@@ -36,6 +36,10 @@ func (s *Stage) group(args []string) error {
 		case "class":
 			c.Volatile = v == "C"
 			s.w.server = "s1"
+		case "rejoin":
+			s.w.opt.rejoin = v == "true"
+		case "failures":
+			s.w.opt.failures, err = strconv.Atoi(v)
 		case "abort":
 			s.w.opt.abortReturns = v == "returns"
 		default:
@@ -121,6 +125,13 @@ func (s *Stage) lists(n string) error {
 	}
 	s.w.opt.Partitions = k
 	return nil
+}
+
+// stumble: the source fails everything that h runs, and then works again.
+func (w *World) stumble(h *host) {
+	for _, r := range h.runs {
+		w.push(w.now, item{kind: evFailed, host: h, epoch: h.epoch, run: r})
+	}
 }
 
 func (s *Stage) watch(h *host, args []string) error {

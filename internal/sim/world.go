@@ -60,6 +60,7 @@ type World struct {
 	log  func(at int64, line string)
 	hear func(seenLine)
 	tap  func(n *core.Node, now core.Time, ev *core.Event) // sees every step before it is taken
+	acts func(a *core.Action)                              // sees what a node wants done
 
 	// Where clocks, revisions and incarnations begin: must make no difference.
 	shift    int64
@@ -139,6 +140,8 @@ type hrun struct {
 	cancel bool
 	busy   bool   // a handler is at work
 	nth    uint32 // which start of the process: a word about an earlier one is stale
+	failed int    // how often its source has failed in a row
+	idle   bool   // it waits until the source is tried again
 }
 
 type sinkCell struct {
@@ -338,6 +341,9 @@ func (w *World) judge(e check.Event) {
 
 // act does one thing that a node wants done.
 func (w *World) act(h *host, a *core.Action) {
+	if w.acts != nil {
+		w.acts(a)
+	}
 	switch a.Do {
 	case core.DoCall:
 		w.call(h, a)
@@ -359,6 +365,10 @@ func (w *World) act(h *host, a *core.Action) {
 		w.sayEnd(h, a.Cause)
 		w.kill(h)
 		w.restartLater(h)
+		if w.opt.rejoin && a.Cause != core.ByLeave {
+			h.restart = true
+			w.push(w.now+int64(h.cfg.Retry), item{kind: evRestart, host: h, epoch: h.epoch})
+		}
 	case core.DoNote:
 		w.note(h, a)
 	}
@@ -394,6 +404,12 @@ func (w *World) startRun(h *host, a *core.Action) {
 	h.runs = append(h.runs, r)
 	w.sayRun(h, "starts", a.Name, a.Token)
 	w.judge(check.Event{Kind: check.Start, Who: h.who, Part: part, Token: a.Token})
+	w.subscribe(h, r)
+	w.workLater(h, r)
+}
+
+// subscribe: the source confirms the run sooner or later, or fails.
+func (w *World) subscribe(h *host, r hrun) {
 	at := w.now + w.delay(h)
 	if w.chance(w.opt.noise.slowStart) {
 		w.stats.Faults[SlowStart]++
@@ -401,15 +417,47 @@ func (w *World) startRun(h *host, a *core.Action) {
 	}
 	if !h.fails {
 		w.push(at, item{kind: evStarted, host: h, epoch: h.epoch, run: r})
-	} else {
-		// A real one backs off between its tries; a play may give up at once,
-		// but not for ever.
-		if h.gaveUp++; w.script != nil && h.gaveUp > 3 {
-			at += ms(3000)
-		}
-		w.push(at, item{kind: evGaveUp, host: h, epoch: h.epoch, run: r})
+		return
 	}
-	w.workLater(h, r)
+	// A play may give up at once, but not for ever.
+	if h.gaveUp++; w.script != nil && h.gaveUp > 3 {
+		at += ms(3000)
+	}
+	w.push(at, item{kind: evFailed, host: h, epoch: h.epoch, run: r})
+}
+
+// failed: the source has returned without being asked. The shell tries it again
+// after a while, and gives the partition up when that does not help.
+func (w *World) failed(h *host, r hrun) {
+	i := h.find(r)
+	if i < 0 || h.runs[i].asked || h.runs[i].cancel {
+		return
+	}
+	x := &h.runs[i]
+	if x.failed++; x.failed >= w.opt.failures {
+		w.stopped(h, *x, core.GivenUp)
+		return
+	}
+	x.idle = true
+	w.marks.Retried++
+	w.sayRun(h, "stops", w.names[x.part], x.token)
+	w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: x.part, Token: x.token})
+	w.push(w.now+ms(100)<<(x.failed-1), item{kind: evRetry, host: h, epoch: h.epoch, run: *x})
+}
+
+// retry: the source is tried again.
+func (w *World) retry(h *host, r hrun) {
+	i := h.find(r)
+	if i < 0 || h.runs[i].asked || h.runs[i].cancel {
+		return
+	}
+	x := &h.runs[i]
+	x.idle = false
+	w.sayRun(h, "starts", w.names[x.part], x.token)
+	w.judge(check.Event{Kind: check.Resume, Who: h.who})
+	w.judge(check.Event{Kind: check.Start, Who: h.who, Part: x.part, Token: x.token})
+	w.subscribe(h, *x)
+	w.deliver(h, &core.Event{Kind: core.Retrying, ID: x.id, Token: x.token})
 }
 
 // stopRun asks a run to stop; how long that takes is the handler's affair.
@@ -443,9 +491,12 @@ func (w *World) stopped(h *host, r hrun, kind core.Kind) {
 	if i < 0 {
 		return
 	}
+	idle := h.runs[i].idle
 	h.runs = append(h.runs[:i], h.runs[i+1:]...)
-	w.sayRun(h, "stops", w.names[r.part], r.token)
-	w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: r.part, Token: r.token})
+	if !idle {
+		w.sayRun(h, "stops", w.names[r.part], r.token)
+		w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: r.part, Token: r.token})
+	}
 	w.deliver(h, &core.Event{Kind: kind, ID: r.id, Token: r.token, Text: "the source failed"})
 }
 
