@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
@@ -349,8 +348,7 @@ func (n *Node) evict() {
 	if n.plan.Hold && n.reached(n.lead.since.Add(wait(n.cfg.Lease))) {
 		for i := range n.peers {
 			p := &n.peers[i]
-			free := p.flight == NoVerb && !p.reread
-			if n.behindTimes(p) && p.heard && n.now.Sub(p.at) < overdue(p.rec) && !p.is(record.Evicted) && free {
+			if n.behindTimes(p) && p.heard && n.now.Sub(p.at) < overdue(p.rec) && !p.is(record.Evicted) && p.flight == NoVerb && !p.reread {
 				n.declare(p, record.Evicted) // its next heartbeat fails, and with it its lease
 			}
 		}
@@ -394,16 +392,14 @@ func (n *Node) Waits() []Wait {
 	var out []Wait
 	for _, w := range n.lead.waits {
 		r := n.plan.Rows[w.id]
-		out = append(out, Wait{ID: w.id, Name: n.NameOf(w.id), Row: r, For: n.now.Sub(w.since), Stuck: w.stuck})
+		out = append(out, Wait{Name: n.NameOf(w.id), Row: r, Stuck: w.stuck})
 	}
 	return out
 }
 
 // A Wait is one row that is not yet where the plan wants it.
 type Wait struct {
-	ID    record.ID
 	Name  string
 	Row   record.Row
-	For   time.Duration
 	Stuck bool
 }

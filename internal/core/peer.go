@@ -10,12 +10,12 @@ import (
 type peer struct {
 	session record.Session
 	rec     *record.Member // nil: known to be absent
-	rev     Rev
+	rev     Rev            // of rec
 	at      Time           // when this very version was first seen here
 	first   Time           // when any version was
 	heard   bool           // it was seen to change, or to be created: its age is known
 	flight  Verb           // a call on the record: Get, Delete, or Put
-	put     *record.Member // under way: Dead or Evicted
+	put     *record.Member // Dead or Evicted, while a Put is under way
 	reread  bool
 	floor   uint64 // sequence number known when the Get under way was sent
 	state   uint8  // and how far it was in its life
@@ -231,7 +231,6 @@ func (n *Node) tookPeer(ev *Event) bool {
 		p.wait = n.now.Add(n.cfg.Retry)
 	case verb == Put && ev.Outcome == OK:
 		m := p.put
-		p.put = nil
 		n.sawPeer(m, ev.Rev, false)
 		note := NoteDead
 		if m.State == record.Evicted {
@@ -241,7 +240,6 @@ func (n *Node) tookPeer(ev *Event) bool {
 	case verb == Delete && ev.Outcome == OK:
 		n.dropPeer(ev.Key.Session)
 	default: // a conflict, or nobody knows: see what is there
-		p.put = nil
 		p.reread, p.wait = true, n.now
 		if ev.Outcome == Unknown {
 			p.wait = n.now.Add(n.cfg.Retry)
@@ -287,7 +285,7 @@ func (n *Node) peerAbsent(p *peer) {
 		n.dropPeer(p.session)
 		return
 	}
-	p.rec, p.rev, p.absent = nil, 0, true
+	p.rec, p.absent = nil, true
 }
 
 // dropPeer forgets a peer: never this node itself.
