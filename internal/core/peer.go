@@ -34,8 +34,7 @@ type told uint8
 const (
 	toldNothing told = iota
 	toldLive
-	toldGoing // LEAVING or EVICTED
-	toldEnded
+	toldGone // LIVE no more
 )
 
 func (p *peer) is(s record.MemberState) bool { return p.rec != nil && p.rec.State == s }
