@@ -125,7 +125,7 @@ func sameButSeq(a, b *record.Member) bool {
 // watch everybody, so that when the leader and another die together the next
 // leader already knows the other's silence: one lease, not two.
 func (n *Node) watchOut() {
-	if n.plan == nil || n.cause != NotEnded {
+	if n.plan == nil {
 		return
 	}
 	w := Watch{Orders: n.Leads()}
@@ -192,7 +192,7 @@ func (n *Node) refreshPeers() {
 		}
 		switch {
 		case p.reread && n.reached(p.wait):
-			p.flight, p.floor, p.state = Get, 0, 0
+			p.flight = Get
 			if p.rec != nil {
 				p.floor, p.state = p.rec.Seq, rank(p.rec.State)
 			}

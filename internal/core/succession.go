@@ -102,7 +102,6 @@ func (n *Node) create() {
 		Term:        1,
 		Hold:        !n.cfg.Fresh && !mutNoHold,
 		Leader:      n.cfg.Session,
-		Mode:        n.cfg.Mode,
 		Server:      n.server,
 	}, 0)
 	n.creates = false
