@@ -361,3 +361,36 @@ func TestStuckWaits(t *testing.T) {
 		d.show(false, member(2, "c2", uint64(2+i)))
 	}
 }
+
+// A new leader decides nothing before it has heard of every owner.
+func TestOwnersAreHeardFirst(t *testing.T) {
+	p := &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), {Reason: record.Unplaced, Rev: 5}}}
+	d := newDesk(t, 1, p, nil)
+	d.lead(2, nil) // the listing lacks 2
+	d.after(time.Second)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.answer(core.Get, core.MemberCell, 2, core.OK, core.Entry{Member: member(2, "c2", 1)})
+	if a := d.want(core.Put, core.PlanCell, 0); len(a.Plan.Members) != 2 {
+		t.Errorf("the plan is over %v", a.Plan.Members)
+	}
+}
+
+// A place is kept for a leaver that means to return, where the group has a time
+// for that; any other loses it as soon as it says that it leaves.
+func TestPlaceOfALeaver(t *testing.T) {
+	for _, c := range []struct {
+		within    time.Duration
+		returning bool
+		kept      bool
+	}{{0, true, false}, {time.Minute, false, false}, {time.Minute, true, true}} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, func(cfg *core.Config) { cfg.Return = c.within })
+		d.lead(0, nil, member(2, "c2", 1))
+		m := member(2, "c2", 2)
+		m.State, m.Returning = record.Leaving, c.returning
+		d.show(false, m)
+		d.after(200 * time.Millisecond)
+		if _, ok := d.call(core.Put, core.PlanCell, 0); ok == c.kept {
+			t.Errorf("return %v, returning %v: a plan without it: %v", c.within, c.returning, ok)
+		}
+	}
+}
