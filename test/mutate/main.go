@@ -10,7 +10,8 @@
 // mutant is played with every scenario, whose transcripts must stay what they are,
 // then with directed faults, then with random schedules, until something fails: a
 // transcript, a promise, a mark that is no longer reached, a panic, or an end that
-// does not come (play.go). run.go hands mutants to processes, report.go adds up.
+// does not come (play.go). Of what nothing has noticed by then, the core's own
+// tests are asked. run.go hands mutants to processes, report.go adds up.
 //
 // A mutant is known by its function, its operator, the source text it changes
 // and, where there are several of those, by which of them it is: lines and files
