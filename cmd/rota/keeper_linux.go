@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -24,6 +25,7 @@ type keeper struct {
 	proc   *exec.Cmd
 	holds  string        // what commands are held by: cgroup or process group
 	margin time.Duration // how long before the lease end commands are gone
+	env    []string      // what commands inherit
 	lost   func(error)   // the watchdog is gone: nobody would end the commands in time
 
 	mu   sync.Mutex
@@ -57,6 +59,8 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 	}
 	proc := exec.Command("/proc/self/exe", append([]string{"watchdog"}, args...)...)
 	proc.Args[0] = "rota"
+	env := childEnv(os.Environ(), ownVariables(rootCmd()))
+	proc.Env = env
 	proc.Stderr = os.Stderr
 	proc.ExtraFiles = []*os.File{theirs}
 	proc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -64,7 +68,7 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 		conn.Close()
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
-	k := &keeper{conn: conn, proc: proc, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
+	k := &keeper{conn: conn, proc: proc, env: env, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
 	theirs.Close()
 	first, err := k.hear(make([]byte, maxPacket))
 	if err != nil || first.Is != "ready" {
@@ -191,7 +195,7 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 // A command is what to run.
 type command struct {
 	argv  []string
-	env   []string // besides rota's own environment
+	env   []string // besides what every command inherits
 	stdin []byte
 	out   *os.File
 	err   *os.File
@@ -236,7 +240,7 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 	if err != nil {
 		return err
 	}
-	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: append(os.Environ(), c.env...)}, in, c.out, c.err); err != nil {
+	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: slices.Concat(k.env, c.env)}, in, c.out, c.err); err != nil {
 		k.mu.Lock()
 		delete(k.cmds, id)
 		k.mu.Unlock()

@@ -130,18 +130,11 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 // knownFlags are the settings of all commands: one file may serve several.
 func knownFlags(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
-	var visit func(*cobra.Command)
-	visit = func(c *cobra.Command) {
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(notSettings, f.Name) {
-				known[f.Name] = true
-			}
-		})
-		for _, sub := range c.Commands() {
-			visit(sub)
+	eachFlag(root, func(f *pflag.Flag) {
+		if !slices.Contains(notSettings, f.Name) {
+			known[f.Name] = true
 		}
-	}
-	visit(root)
+	})
 	return known
 }
 
