@@ -296,7 +296,7 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
 	if err != nil {
-		return err
+		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
 	}
 	req.Header.Set("Content-Type", "application/octet-stream")
 	for _, a := range factsOf(h.group, msg) {
@@ -304,15 +304,12 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // its own text would name the URL, secrets and all
-		}
-		return fmt.Errorf("post to %s: %w", redact(h.deed.url), err)
+		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
 	}
 	defer res.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", redact(h.deed.url), res.Status)
+		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain(res.Status))
 	}
 	return nil
 }

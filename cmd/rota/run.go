@@ -163,7 +163,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	if h.roll != nil {
 		if err := reachSource(ctx, h.roll); err != nil {
-			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), err), exitUnreachable}
+			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable}
 		}
 	}
 	if j != nil && f.tally > 0 {
@@ -224,7 +224,7 @@ func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, e
 		return nil, nil, nil, usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", redact(f.source))
 	case qs.names != nil:
 		if h.deed, err = parseDeed("own", f.own); err == nil && h.deed.kind != "exec" {
-			err = usagef("--own %q: want exec:CMD", f.own)
+			err = usagef("--own %q: want exec:CMD", redactIfURL(f.own))
 		}
 		src = rota.Func(qs.names, h.own)
 	default:

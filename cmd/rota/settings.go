@@ -64,13 +64,6 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, where, value string) error {
 	return usagef("%s %q: %v", where, redactIfURL(value), err)
 }
 
-func redactIfURL(s string) string {
-	if strings.Contains(s, "://") {
-		return redact(s)
-	}
-	return s
-}
-
 // A setting is one line of a settings file.
 type setting struct {
 	value string

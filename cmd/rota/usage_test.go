@@ -165,25 +165,6 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
-	for raw, want := range map[string]string{
-		"nats://host:4222":                      "nats://host:4222",
-		"nats://token@host":                     "nats://***@host",
-		"nats://me:pw@a,you:pw@b?stream=S":      "nats://***@b?stream=S",
-		"nats://h?token=x&stream=S&subject=a.*": "nats://h?token=***&stream=S&subject=a.*",
-		"tls://h?creds=f&key=k&ca=c":            "tls://h?creds=***&key=***&ca=c",
-		"me:pw@host":                            "***",
-		"nats://me:p%zz@host":                   "nats://***@host",
-		"nats://me:pa?ss@host":                  "nats://me:pa?***",
-		"https://h/x?auth=1":                    "https://h/x?auth=***",
-		"none:?partitions=4":                    "none:?partitions=4",
-	} {
-		if got := redact(raw); got != want {
-			t.Errorf("redact(%s) = %s, want %s", raw, got, want)
-		}
-	}
-}
-
 func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 	for _, c := range []struct {
 		typed []string
