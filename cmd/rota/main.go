@@ -143,6 +143,7 @@ func prepare(cmd *cobra.Command, began func()) {
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			began()
+			warnOfSecrets(cmd)
 			if err := applySettings(cmd); err != nil {
 				return err
 			}

@@ -2,10 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Whatever rota prints about a URL goes through redact, and every error about a
@@ -135,6 +139,21 @@ func holdsSecret(raw string) bool {
 	}
 	at := strings.LastIndexByte(rest, '@')
 	return at >= 0 && !(byFile && !strings.Contains(rest[:at], ":"))
+}
+
+// warnOfSecrets says once that a command line is no place for secrets, if this one
+// has some.
+func warnOfSecrets(cmd *cobra.Command) {
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && holdsSecret(f.Value.String()) {
+			flags = append(flags, f.Name)
+		}
+	})
+	if len(flags) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: every user of this machine can read the secret in --%s: give it as %s or by --config FILE, or name a file in the URL: password-file=FILE, token-file=FILE\n",
+			strings.Join(flags, " and --"), variable(flags[0]))
+	}
 }
 
 // bare takes the URLs out of an error's text: a *url.Error names its own, secrets
