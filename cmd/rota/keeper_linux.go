@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +24,7 @@ type keeper struct {
 	holds  string        // what commands are held by: cgroup or process group
 	margin time.Duration // how long before the lease end commands are gone
 	env    []string      // what commands inherit
+	mark   mark          // what they carry
 	lost   func(error)   // the watchdog is gone: nobody would end the commands in time
 
 	mu   sync.Mutex
@@ -37,7 +36,8 @@ type keeper struct {
 
 // running is one command, as rota knows it.
 type running struct {
-	pid     int
+	id, pid int
+	fd      pidfd      // of its first process, if that was still ours when we heard of it
 	replies chan reply // started or failed, then gone
 }
 
@@ -76,7 +76,7 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 		proc.Wait()
 		return nil, fmt.Errorf("watchdog: it ended at once: %v", err)
 	}
-	k.holds = first.Text
+	k.holds, k.mark = first.Text, mark(first.Mark)
 	go k.listen()
 	return k, nil
 }
@@ -115,10 +115,14 @@ func (k *keeper) listen() {
 		k.mu.Lock()
 		c := k.cmds[r.ID]
 		if c != nil && r.Is == "started" {
-			c.pid = r.PID
+			c.id, c.pid, c.fd = r.ID, r.PID, k.hold(r)
 		}
 		if r.Is != "started" {
 			delete(k.cmds, r.ID)
+			if c != nil {
+				c.fd.Close()
+				c.pid, c.fd = 0, noPidfd
+			}
 		}
 		k.mu.Unlock()
 		if c != nil {
@@ -133,12 +137,12 @@ func (k *keeper) fail(err error) {
 	k.down = err
 	lost := k.lost
 	if len(k.cmds) > 0 {
-		killMarked(k.proc.Process.Pid)
+		killMarked(k.mark)
 	}
 	for _, c := range k.cmds {
-		if c.pid > 0 {
-			syscall.Kill(-c.pid, syscall.SIGKILL)
-		}
+		k.end(c)
+		c.fd.Close()
+		c.pid, c.fd = 0, noPidfd
 		close(c.replies)
 	}
 	k.cmds = nil
@@ -146,17 +150,27 @@ func (k *keeper) fail(err error) {
 	lost(err)
 }
 
-// killMarked ends whatever carries the mark of a watchdog that is gone.
-func killMarked(watchdog int) {
-	mark := []byte(commandMark + strconv.Itoa(watchdog) + ".")
-	for _, e := range entries("/proc") {
-		pid, err := strconv.Atoi(e)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if env, err := os.ReadFile("/proc/" + e + "/environ"); err == nil && bytes.Contains(env, mark) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+// hold holds the first process of a command that has started. When rota was
+// frozen, that was long ago, and its id may be a stranger's.
+func (k *keeper) hold(r reply) pidfd {
+	fd, err := openPid(r.PID)
+	if err != nil {
+		return noPidfd
+	}
+	if id, ok := k.mark.on(r.PID); !ok || id != r.ID || !fd.there() {
+		fd.Close()
+		return noPidfd
+	}
+	return fd
+}
+
+// end ends a command by ourselves, as far as one call can. k.mu is held.
+func (k *keeper) end(c *running) {
+	switch {
+	case c.fd != noPidfd:
+		c.fd.signalGroup(syscall.SIGKILL)
+	case c.pid > 0:
+		killIf(c.pid, func(pidfd) bool { id, ok := k.mark.on(c.pid); return ok && id == c.id })
 	}
 }
 
@@ -168,7 +182,7 @@ const sendTime = time.Second
 // does not do its work.
 func (k *keeper) kill() {
 	k.proc.Process.Kill()
-	killMarked(k.proc.Process.Pid)
+	killMarked(k.mark)
 }
 
 func (k *keeper) send(w wish, files ...*os.File) error {
@@ -319,11 +333,8 @@ func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64
 			end = nil
 			k.send(wish{Do: "kill", ID: id})
 			k.mu.Lock()
-			pid := r.pid
+			k.end(r) // also by ourselves: it is the watchdog that may be frozen
 			k.mu.Unlock()
-			if pid > 0 { // also by ourselves: it is the watchdog that may be frozen
-				syscall.Kill(-pid, syscall.SIGKILL)
-			}
 		case <-stop:
 			stop = nil
 			k.send(wish{Do: "term", ID: id})

@@ -79,6 +79,7 @@ type watchdog struct {
 	out   chan reply
 	cmds  map[int]*kept
 	group string // a cgroup folder of ours, "" where that is not permitted
+	mark  mark
 	// below finds what commands have started: see descendants.
 	below func() (of map[int][]int, strays bool)
 }
@@ -92,6 +93,7 @@ type packet struct {
 // kept is one command.
 type kept struct {
 	id, pid int
+	fd      pidfd // of its first process
 	until   int64 // 0 once it is being ended
 	cgroup  string
 	waited  bool // its first process has ended
@@ -100,7 +102,7 @@ type kept struct {
 }
 
 func newWatchdog(conn *net.UnixConn) *watchdog {
-	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}}
+	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}, mark: newMark()}
 	w.below = w.descendants
 	return w
 }
@@ -124,7 +126,7 @@ func (w *watchdog) run() error {
 	}()
 	go w.read()
 	go w.write()
-	w.out <- reply{Is: "ready", Text: w.hold()}
+	w.out <- reply{Is: "ready", Text: w.hold(), Mark: string(w.mark)}
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	in := w.in
@@ -243,10 +245,11 @@ func (w *watchdog) fork(c *kept, p packet) error {
 	if p.Until <= int64(bootNow()) {
 		return errors.New("its lease is over")
 	}
+	held := -1
 	attr := &syscall.ProcAttr{
-		Env:   append(p.Env, commandMark+strconv.Itoa(os.Getpid())+"."+strconv.Itoa(c.id)),
+		Env:   append(p.Env, w.mark.entry(c.id)),
 		Files: []uintptr{uintptr(p.files[0]), uintptr(p.files[1]), uintptr(p.files[2])},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &held},
 	}
 	if w.group != "" {
 		c.cgroup = filepath.Join(w.group, strconv.Itoa(c.id))
@@ -263,6 +266,10 @@ func (w *watchdog) fork(c *kept, p packet) error {
 	pid, err := syscall.ForkExec(p.Argv[0], p.Argv, attr)
 	if err != nil && c.cgroup != "" {
 		os.Remove(c.cgroup)
+	}
+	if held >= 0 {
+		syscall.CloseOnExec(held)
+		c.fd = pidfd(held + 1)
 	}
 	c.pid = pid
 	return err
@@ -312,7 +319,7 @@ func (w *watchdog) look() {
 			left, strays = w.below()
 		}
 		for _, pid := range left[id] {
-			syscall.Kill(pid, syscall.SIGKILL)
+			w.end(pid)
 		}
 		// A process that was sent SIGKILL may still be in the middle of something;
 		// the next owner starts when it is told that all is gone.
@@ -320,6 +327,7 @@ func (w *watchdog) look() {
 			continue
 		}
 		delete(w.cmds, id)
+		c.fd.Close()
 		code := c.status.ExitStatus()
 		if c.status.Signaled() {
 			code = 128 + int(c.status.Signal())
@@ -328,23 +336,40 @@ func (w *watchdog) look() {
 	}
 }
 
+// end ends a process that was found below us, unless its id is another's by now.
+func (w *watchdog) end(pid int) error {
+	return killIf(pid, func(fd pidfd) bool {
+		_, marked := w.mark.on(pid)
+		return marked || descends(pid, fd)
+	})
+}
+
+// kill ends the command at once, as far as one call can. The id of its process
+// group is its own until its first process is reaped; those that are left of the
+// group then are ended one by one.
 func (c *kept) kill() {
 	if c.cgroup != "" {
 		os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
 	}
-	syscall.Kill(-c.pid, syscall.SIGKILL)
+	if !c.waited {
+		syscall.Kill(-c.pid, syscall.SIGKILL)
+	}
 }
 
 // empty: nothing is left of the process group, nor in the cgroup, whose folder
 // only goes when nobody is in it.
 func (c *kept) empty() bool {
-	if syscall.Kill(-c.pid, 0) == nil {
+	err := c.fd.signalGroup(0)
+	if c.fd == noPidfd {
+		err = syscall.Kill(-c.pid, 0)
+	}
+	if err == nil {
 		return false
 	}
 	if c.cgroup == "" {
 		return true
 	}
-	err := os.Remove(c.cgroup)
+	err = os.Remove(c.cgroup)
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
@@ -365,7 +390,9 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 	}
 	first := map[int]int{}
 	for id, c := range w.cmds {
-		first[c.pid] = id
+		if !c.waited { // its id may be a stranger's otherwise
+			first[c.pid] = id
+		}
 	}
 	me := os.Getpid()
 	below = map[int][]int{}
@@ -377,7 +404,7 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 			}
 			if parent[at] == me { // an orphan
 				if id, known = w.marked(at); !known {
-					syscall.Kill(pid, syscall.SIGKILL)
+					w.end(pid)
 					strays = true
 				}
 				break
@@ -398,18 +425,8 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 
 // marked reads from a process's environment whose it is.
 func (w *watchdog) marked(pid int) (id int, ok bool) {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return 0, false
-	}
-	mark := commandMark + strconv.Itoa(os.Getpid()) + "."
-	for v := range bytes.SplitSeq(env, []byte{0}) {
-		if s, found := strings.CutPrefix(string(v), mark); found {
-			id, err := strconv.Atoi(s)
-			return id, err == nil && w.cmds[id] != nil
-		}
-	}
-	return 0, false
+	id, ok = w.mark.on(pid)
+	return id, ok && w.cmds[id] != nil
 }
 
 func entries(dir string) []string {
