@@ -289,7 +289,7 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 	if !ok {
 		return rota.ErrLost
 	}
-	return h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+	return h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
 }
 
 // post sends a message as a request. Any 2xx answer settles it.
@@ -325,7 +325,7 @@ func oneLine(r rune) rune {
 // asks it to end by SIGTERM, and it has the drain time for that.
 func (h *hand) own(ctx context.Context, own rota.Ownership) error {
 	defer h.enter(ctx)()
-	err := h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
+	err := h.keeper.run(ctx, own, command{about: own.Partition(), argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
 		out: h.stdout, err: os.Stderr, stop: own.Stop()})
 	select {
 	case <-own.Stop():

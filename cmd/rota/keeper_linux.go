@@ -31,11 +31,13 @@ type keeper struct {
 	next int
 	cmds map[int]*running
 	down error
+	tell func(partition string, pid int, what string) // of a process that cannot be ended
 	done chan struct{}
 }
 
 // running is one command, as rota knows it.
 type running struct {
+	about   string
 	id, pid int
 	fd      pidfd      // of its first process, if that was still ours when we heard of it
 	replies chan reply // started or failed, then gone
@@ -117,6 +119,17 @@ func (k *keeper) listen() {
 		if c != nil && r.Is == "started" {
 			c.id, c.pid, c.fd = r.ID, r.PID, k.hold(r)
 		}
+		if r.Is == "escaped" {
+			about, tell := "", k.tell
+			if c != nil {
+				about = c.about
+			}
+			k.mu.Unlock()
+			if tell != nil {
+				tell(about, r.PID, r.Text)
+			}
+			continue
+		}
 		if r.Is != "started" {
 			delete(k.cmds, r.ID)
 			if c != nil {
@@ -148,6 +161,13 @@ func (k *keeper) fail(err error) {
 	k.cmds = nil
 	k.mu.Unlock()
 	lost(err)
+}
+
+// onEscape says whom to tell of processes that cannot be ended.
+func (k *keeper) onEscape(tell func(partition string, pid int, what string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tell = tell
 }
 
 // hold holds the first process of a command that has started. When rota was
@@ -208,6 +228,7 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 
 // A command is what to run.
 type command struct {
+	about string // the partition
 	argv  []string
 	env   []string // besides what every command inherits
 	stdin []byte
@@ -249,7 +270,7 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 		return err
 	}
 	defer in.Close()
-	r := &running{replies: make(chan reply, 2)}
+	r := &running{about: c.about, replies: make(chan reply, 2)}
 	id, err := k.enter(r)
 	if err != nil {
 		return err

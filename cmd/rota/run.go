@@ -148,6 +148,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err != nil {
 		return usageError{flagWords(err)}
 	}
+	if h.keeper != nil {
+		h.keeper.onEscape(func(partition string, pid int, what string) {
+			cfg.Trace(rota.Event{Kind: rota.EventCondition, Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(partition, pid, what)})
+		})
+	}
 	if f.tether {
 		ctx = tethered(ctx, stdin, f.lease)
 	}
@@ -175,6 +180,15 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		c.Close()
 	}
 	return ended(err)
+}
+
+// escapeWords tells of a process of another user that a command has left.
+func escapeWords(partition string, pid int, what string) string {
+	whose := "a command"
+	if partition != "" {
+		whose = "the command of " + plain(partition)
+	}
+	return fmt.Sprintf("process %d (%s) has escaped: %s started it, and rota may not end it, for it is another user's", pid, plain(what), whose)
 }
 
 // leastExec is the shortest lease with commands.

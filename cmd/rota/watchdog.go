@@ -20,10 +20,10 @@ type wish struct {
 
 // A reply is what the watchdog tells.
 type reply struct {
-	Is   string `json:"is"` // ready, started, failed, gone
+	Is   string `json:"is"` // ready, started, failed, escaped, gone
 	ID   int    `json:"id,omitempty"`
 	PID  int    `json:"pid,omitempty"`
-	Text string `json:"text,omitempty"` // ready: how commands are held; failed: why
+	Text string `json:"text,omitempty"` // ready: how commands are held; failed: why; escaped: what it runs
 	Mark string `json:"mark,omitempty"` // ready: what commands carry
 	Code int    `json:"code,omitempty"` // gone: its exit status; 128 + n for signal n
 	Late bool   `json:"late,omitempty"` // gone: ended by the watchdog, for its time was over

@@ -82,6 +82,9 @@ type watchdog struct {
 	mark  mark
 	// below finds what commands have started: see descendants.
 	below func() (of map[int][]int, strays bool)
+	kill  func(pid int) error // ends one process: see end
+	// escaped are processes that we may not end.
+	escaped map[int]bool
 }
 
 // packet is one wish with the files that came with it.
@@ -98,12 +101,13 @@ type kept struct {
 	cgroup  string
 	waited  bool // its first process has ended
 	late    bool
+	forced  bool // it must end now, whatever of it is left
 	status  syscall.WaitStatus
 }
 
 func newWatchdog(conn *net.UnixConn) *watchdog {
-	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}, mark: newMark()}
-	w.below = w.descendants
+	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}, mark: newMark(), escaped: map[int]bool{}}
+	w.below, w.kill = w.descendants, w.end
 	return w
 }
 
@@ -137,7 +141,7 @@ func (w *watchdog) run() error {
 			if !ok { // rota is gone, and nobody renews anything any more
 				in = nil
 				for _, c := range w.cmds {
-					c.until = 0
+					c.until, c.forced = 0, true
 				}
 				continue
 			}
@@ -217,7 +221,7 @@ func (w *watchdog) obey(p packet) {
 	case p.Do == "lease" && (c.until != 0 || mutRevive): // what is being ended stays so: one kill may miss a process that was just forked
 		c.until = max(c.until, p.Until)
 	case p.Do == "kill":
-		c.until = 0
+		c.until, c.forced = 0, true
 	case p.Do == "term" && !c.waited:
 		syscall.Kill(-c.pid, syscall.SIGTERM)
 	}
@@ -300,7 +304,7 @@ func (w *watchdog) look() {
 	var ending bool
 	for _, c := range w.cmds {
 		if c.until != 0 && c.until <= now {
-			c.until, c.late = 0, true
+			c.until, c.late, c.forced = 0, true, true
 		}
 		ending = ending || c.until == 0
 	}
@@ -318,12 +322,19 @@ func (w *watchdog) look() {
 		if left == nil {
 			left, strays = w.below()
 		}
+		stuck := len(left[id]) > 0
 		for _, pid := range left[id] {
-			w.end(pid)
+			if err := w.kill(pid); errors.Is(err, syscall.EPERM) {
+				w.escape(pid, id)
+			} else {
+				stuck = false
+			}
 		}
 		// A process that was sent SIGKILL may still be in the middle of something;
-		// the next owner starts when it is told that all is gone.
-		if !c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly {
+		// the next owner starts when it is told that all is gone. What has escaped
+		// holds up its own command, until that must end: nobody can do more.
+		letGo := c.forced && stuck
+		if !letGo && (!c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly) {
 			continue
 		}
 		delete(w.cmds, id)
@@ -332,8 +343,23 @@ func (w *watchdog) look() {
 		if c.status.Signaled() {
 			code = 128 + int(c.status.Signal())
 		}
+		if !c.waited { // escaped itself
+			code = 128 + int(syscall.SIGKILL)
+		}
 		w.out <- reply{Is: "gone", ID: id, PID: c.pid, Code: code, Late: c.late, At: int64(bootNow())}
 	}
+}
+
+// escape tells, once, of a process that we may not end: one of another user, which
+// a setuid program has started. id is 0 if nobody knows whose it is.
+func (w *watchdog) escape(pid, id int) {
+	if w.escaped[pid] {
+		return
+	}
+	w.escaped[pid] = true
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	text = bytes.TrimRight(text[:min(len(text), 100)], "\x00")
+	w.out <- reply{Is: "escaped", ID: id, PID: pid, Text: strings.ToValidUTF8(string(bytes.ReplaceAll(text, []byte{0}, []byte{' '})), "?")}
 }
 
 // end ends a process that was found below us, unless its id is another's by now.
@@ -376,7 +402,7 @@ func (c *kept) empty() bool {
 // descendants finds, by command, all processes below us: those of its process
 // group and those that left it. Zombies do not count. One that hides its mark is
 // a daemon of nobody: it ends on sight, and until it is gone nobody knows whose it
-// was.
+// was. If it is another user's, so that it cannot be ended, it holds up nobody.
 func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 	parent := map[int]int{}
 	for _, e := range entries("/proc") {
@@ -394,6 +420,7 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 			first[c.pid] = id
 		}
 	}
+	maps.DeleteFunc(w.escaped, func(pid int, _ bool) bool { return parent[pid] == 0 })
 	me := os.Getpid()
 	below = map[int][]int{}
 	for pid := range parent {
@@ -403,9 +430,16 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 				break
 			}
 			if parent[at] == me { // an orphan
-				if id, known = w.marked(at); !known {
-					w.end(pid)
+				if id, known = w.marked(at); known {
+					break
+				}
+				switch err := w.kill(pid); {
+				case !errors.Is(err, syscall.EPERM):
 					strays = true
+				default:
+					if id, known = w.grouped(pid); !known {
+						w.escape(pid, 0)
+					}
 				}
 				break
 			}
@@ -427,6 +461,22 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 func (w *watchdog) marked(pid int) (id int, ok bool) {
 	id, ok = w.mark.on(pid)
 	return id, ok && w.cmds[id] != nil
+}
+
+// grouped finds the command whose process group a process is in. The group's
+// number is taken for as long as somebody is in it.
+func (w *watchdog) grouped(pid int) (id int, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if err != nil || len(f) < 3 {
+		return 0, false
+	}
+	for id, c := range w.cmds {
+		if f[2] == strconv.Itoa(c.pid) {
+			return id, true
+		}
+	}
+	return 0, false
 }
 
 func entries(dir string) []string {
