@@ -280,7 +280,7 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 
 // log says that a message came, not what is in it: that is nobody's business.
 func (h *hand) log(_ context.Context, msg rota.Message) error {
-	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", msg.Partition, uint32(msg.Token), msg.ID, msg.Attempt, len(msg.Value))
+	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain(msg.Partition), uint32(msg.Token), plain(msg.ID), msg.Attempt, len(msg.Value))
 	return err
 }
 

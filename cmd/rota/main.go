@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if code, silent := errors.AsType[silentExit](err); silent {
 		return int(code)
 	}
-	fmt.Fprintf(stderr, "rota: %v\n", err)
+	fmt.Fprintf(stderr, "rota: %s\n", plainLines(err.Error()))
 	if coded, ok := errors.AsType[codedError](err); ok {
 		return coded.code
 	}

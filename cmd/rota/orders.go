@@ -179,7 +179,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 	defer store.Close()
 	var out []string
 	for _, n := range names(st) {
-		if strings.HasPrefix(n, typed) && !slices.Contains(args, n) {
+		if strings.HasPrefix(n, typed) && n == plain(n) && !slices.Contains(args, n) {
 			out = append(out, n)
 		}
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"reflect"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -29,4 +31,55 @@ func plains(list []string) []string {
 		out[i] = plain(s)
 	}
 	return out
+}
+
+// plainLines is plain for each line of a text.
+func plainLines(s string) string {
+	return strings.Join(plains(strings.Split(s, "\n")), "\n")
+}
+
+// plainly copies a value with every text in it made plain: whatever a group's
+// records gain, a table of them cannot forget it.
+func plainly[T any](v T) T {
+	out := reflect.New(reflect.TypeFor[T]()).Elem()
+	copyPlain(out, reflect.ValueOf(v))
+	return out.Interface().(T)
+}
+
+func copyPlain(to, from reflect.Value) {
+	switch from.Kind() {
+	case reflect.String:
+		to.SetString(plain(from.String()))
+	case reflect.Pointer:
+		if !from.IsNil() {
+			to.Set(reflect.New(from.Type().Elem()))
+			copyPlain(to.Elem(), from.Elem())
+		}
+	case reflect.Struct:
+		to.Set(from) // what is not exported, as in time.Time, is no text of others
+		for i := range from.NumField() {
+			if from.Type().Field(i).IsExported() {
+				copyPlain(to.Field(i), from.Field(i))
+			}
+		}
+	case reflect.Slice:
+		if !from.IsNil() {
+			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+			for i := range from.Len() {
+				copyPlain(to.Index(i), from.Index(i))
+			}
+		}
+	case reflect.Map:
+		if !from.IsNil() {
+			to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
+			for _, k := range from.MapKeys() {
+				key, value := reflect.New(k.Type()).Elem(), reflect.New(from.Type().Elem()).Elem()
+				copyPlain(key, k)
+				copyPlain(value, from.MapIndex(k))
+				to.SetMapIndex(key, value)
+			}
+		}
+	default:
+		to.Set(from)
+	}
 }

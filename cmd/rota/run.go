@@ -282,7 +282,7 @@ func flagWords(err error) error {
 
 // abort ends the process: a handler outlived its time, or the watchdog is gone.
 func (f *memberFlags) abort(stderr io.Writer, j *journal, err error) {
-	fmt.Fprintln(stderr, "rota: aborted:", strings.TrimPrefix(err.Error(), "rota: "))
+	fmt.Fprintln(stderr, "rota: aborted:", plainLines(strings.TrimPrefix(err.Error(), "rota: ")))
 	if j != nil {
 		written := make(chan struct{})
 		go func() {

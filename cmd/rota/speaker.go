@@ -32,7 +32,7 @@ func newSpeaker(w io.Writer, quiet bool) *speaker {
 				Plan: e.Plan, Term: e.Term, Because: e.Because, About: e.About, Message: e.Message, Attempt: e.Attempt,
 				Moved: e.Moved, Placed: e.Placed, N: e.N, PID: os.Getpid()}
 			if text := say(&l, func(session string) string { return "session " + session }); text != "" {
-				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), e.Member, text)
+				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), plain(e.Member), text)
 			}
 		}
 	}()
