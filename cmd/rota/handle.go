@@ -292,8 +292,15 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 	return h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
 }
 
-// post sends a message as a request. Any 2xx answer settles it.
+// bodyTime is how long the rest of an answer may take whose status is known. It
+// is read only so that the connection can be used again.
+const bodyTime = time.Second
+
+// post sends a message as a request. Any 2xx answer settles it, whatever becomes
+// of its body.
 func (h *hand) post(ctx context.Context, msg rota.Message) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
 	if err != nil {
 		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
@@ -307,7 +314,9 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
 	}
 	defer res.Body.Close()
+	late := time.AfterFunc(bodyTime, cancel)
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
+	late.Stop()
 	if res.StatusCode/100 != 2 {
 		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain(res.Status))
 	}

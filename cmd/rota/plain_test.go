@@ -191,3 +191,21 @@ func TestAServersStatusTextIsTame(t *testing.T) {
 	}
 	tame(t, "post", err.Error())
 }
+
+// A server that says 200 and never sends the body it promised has settled the
+// message, and holds up nobody.
+func TestABodyThatNeverComesHoldsUpNobody(t *testing.T) {
+	for status, well := range map[string]bool{"200 OK": true, "500 No": false} {
+		h := &hand{deed: deed{kind: "http", url: answering(t, "HTTP/1.1 "+status+"\r\nContent-Length: 10\r\n\r\n")}}
+		done := make(chan error, 1)
+		go func() { done <- h.handle()(t.Context(), rota.Message{ID: "1"}) }()
+		select {
+		case err := <-done:
+			if (err == nil) != well {
+				t.Errorf("%s: %v", status, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s: the handler had not returned after %v", status, patience)
+		}
+	}
+}

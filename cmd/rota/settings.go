@@ -26,6 +26,11 @@ func variable(flag string) string {
 // member runs has ROTA_PARTITION in its environment, and means something else.
 var notSettings = []string{"help", "config", "partition"}
 
+// isSetting: hidden flags are what rota's own processes tell each other. One of
+// them names a folder to remove, which is nothing for a file that others may have
+// written.
+func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
+
 // applySettings sets what the command line left open.
 func applySettings(cmd *cobra.Command) error {
 	file, named := os.LookupEnv("ROTA_CONFIG")
@@ -41,7 +46,7 @@ func applySettings(cmd *cobra.Command) error {
 	}
 	var wrong error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if wrong != nil || f.Changed || slices.Contains(notSettings, f.Name) {
+		if wrong != nil || f.Changed || !isSetting(f) {
 			return
 		}
 		if v, ok := os.LookupEnv(variable(f.Name)); ok && v != "" {
@@ -124,7 +129,7 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 func knownFlags(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
 	eachFlag(root, func(f *pflag.Flag) {
-		if !slices.Contains(notSettings, f.Name) {
+		if isSetting(f) {
 			known[f.Name] = true
 		}
 	})

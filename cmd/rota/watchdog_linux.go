@@ -51,6 +51,7 @@ func watchdogCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&noCgroup, "no-cgroup", false, "hold commands by their process groups and descent alone")
+	cmd.Flags().MarkHidden("no-cgroup")
 	return cmd
 }
 
