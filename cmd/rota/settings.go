@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Every flag is also a variable of the environment, --start-gate is
