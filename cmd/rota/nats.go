@@ -90,9 +90,10 @@ func (e plainError) Error() string { return string(e) }
 
 // dialNATS connects to what a source URL names, to publish there.
 func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
-	opts := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
-	address, _, _ := strings.Cut(raw, "?")
-	if dir, ok := strings.CutPrefix(address, "embed:"); ok {
+	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
+	address, opts := raw, []rotanats.Option(nil)
+	if dir, ok := strings.CutPrefix(raw, "embed:"); ok {
+		dir, _, _ = strings.Cut(dir, "?")
 		if err := served(dir); err != nil {
 			return nil, err
 		}
@@ -100,25 +101,11 @@ func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address = "nats://" + host
-		opts = append(opts, nats.Token(token))
+		address, opts = "nats://"+host, append(opts, rotanats.Token(token))
 	}
-	q := parameters(raw)
-	if v := q.Get("token"); v != "" {
-		opts = append(opts, nats.Token(v))
-	}
-	if v := q.Get("creds"); v != "" {
-		opts = append(opts, nats.UserCredentials(v))
-	}
-	if v := q.Get("ca"); v != "" {
-		opts = append(opts, nats.RootCAs(v))
-	}
-	if v := q.Get("cert"); v != "" {
-		opts = append(opts, nats.ClientCert(v, q.Get("key")))
-	}
-	nc, err := nats.Connect(address, opts...)
+	nc, err := rotanats.Connect(address, more, opts...)
 	if err != nil {
-		return nil, unreachable(raw, err)
+		return nil, unreachable(raw, natsWords(err))
 	}
 	return nc, ctx.Err()
 }
