@@ -435,6 +435,39 @@ func (s *session) condition(text string) {
 	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: text}))
 }
 
+// conditionOnce is condition for what may be found again and again: its event comes
+// once in the life of a member, its text stays on the heartbeats for as long as it
+// is found. What others can make up must not fill memory or logs, so after
+// mostOnce texts new ones are only shown on heartbeats.
+func (s *session) conditionOnce(text string) {
+	if s.m.said.first(text) {
+		s.condition(text)
+	} else {
+		s.conditions.add(text, time.Now())
+	}
+}
+
+// said are texts that were told.
+type said struct {
+	mu    sync.Mutex
+	texts map[string]bool
+}
+
+const mostOnce = 1000
+
+func (s *said) first(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.texts[text] || len(s.texts) == mostOnce {
+		return false
+	}
+	if s.texts == nil {
+		s.texts = map[string]bool{}
+	}
+	s.texts[text] = true
+	return true
+}
+
 // conditions are those of the last minute: they ride on every heartbeat.
 type conditions struct {
 	mu   sync.Mutex
