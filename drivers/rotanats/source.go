@@ -67,6 +67,7 @@ type facts struct {
 	created  time.Time
 	queue    bool // a message is gone once it is settled
 	replicas int
+	last     uint64 // number of the last message when it was asked for; there may be more by now
 }
 
 func (s *source) check() error {
@@ -182,7 +183,7 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
 	}
-	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.State.Last}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()
@@ -236,6 +237,7 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 }
 
 // eachConsumer shows every consumer of our durable, and the token it was made under.
+// Anybody may write into the metadata of a consumer, so its name has to say the same.
 func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
 	for offset := 0; ; {
 		var page struct {
@@ -250,8 +252,10 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
 				continue
 			}
-			if token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64); err == nil {
-				show(c, token)
+			_, short := s.place(c.Config.FilterSubject)
+			token, ok := consumerToken(c.Name, s.set.durable, short)
+			if ok && c.Config.Metadata[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
+				show(c, uint64(token))
 			}
 		}
 		offset += len(page.Consumers)

@@ -356,6 +356,7 @@ type streamInfo struct {
 	Created time.Time              `json:"created"`
 	State   struct {
 		Subjects map[string]uint64 `json:"subjects"`
+		Last     uint64            `json:"last_seq"`
 	} `json:"state"`
 	Cluster *struct {
 		Name        string     `json:"name"`
