@@ -298,6 +298,9 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
+		if errors.Is(err, errUnburied) && !errors.Is(err, errGone) {
+			return err // attaching again would not help: rota tells it and waits longer each time
+		}
 		if moved || time.Since(begun) > awayTime { // it was of use until now
 			wait, since = 20*time.Millisecond, time.Now()
 		}
@@ -353,10 +356,9 @@ func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.T
 	dead := nats.NewMsg(s.set.dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
-		dead.Header.Add(h.Key, string(h.Value))
-	}
-	for _, k := range []string{headerExpected, "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", headerTTL, "Nats-Rollup"} {
-		dead.Header.Del(k) // they were meant for the publication there
+		if !forServer(h.Key) { // those were meant for the publication there
+			dead.Header.Add(h.Key, string(h.Value))
+		}
 	}
 	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
 	dead.Header.Set("Rota-Stream", s.set.stream)
@@ -373,9 +375,20 @@ func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.T
 		err = s.bury(ctx, own, dead)
 	}
 	if err != nil {
-		return fmt.Errorf("dead-letter message %d of %s: %w", msg.Position, partition, err)
+		return fmt.Errorf("%w: message %d of %s to %s: %w", errUnburied, msg.Position, partition, dead.Subject, err)
 	}
 	return nil
+}
+
+// errUnburied: a message that failed too often could not be stored elsewhere. It is
+// not settled then, and everything behind it waits.
+var errUnburied = errors.New("rotanats: cannot dead-letter")
+
+// forServer tells whether a header is one by which publishers give orders to the
+// server. New ones come with new versions of it: all begin alike.
+func forServer(header string) bool {
+	const prefix = "nats-"
+	return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
 }
 
 // bury publishes a dead letter until a stream has it; if none wants it, one is
