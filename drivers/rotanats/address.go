@@ -42,6 +42,7 @@ type settings struct {
 	stream     string
 	subject    string
 	partitions int
+	most       int
 	durable    string
 	dead       string
 	prefetch   int
@@ -150,6 +151,7 @@ var parameters = map[string]func(*settings, string) error{
 	"stream":     func(s *settings, v string) error { s.stream = v; return nil },
 	"subject":    func(s *settings, v string) error { s.subject = v; return nil },
 	"partitions": func(s *settings, v string) error { return number(&s.partitions, v, 1, maxPartitions) },
+	"most":       func(s *settings, v string) error { return number(&s.most, v, 1, maxDiscovered) },
 	"durable":    func(s *settings, v string) error { s.durable = v; return nil },
 	"dead":       func(s *settings, v string) error { s.dead = v; return nil },
 	"prefetch":   func(s *settings, v string) error { return number(&s.prefetch, v, 1, maxPrefetch) },

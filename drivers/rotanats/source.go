@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,8 +86,15 @@ func (s *source) check() error {
 		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.dead)
 	case set.partitions < 0 || set.partitions > maxPartitions:
 		return fmt.Errorf("rotanats: partitions %d: want 0 to %d", set.partitions, maxPartitions)
+	case set.most < 0 || set.most > maxDiscovered:
+		return fmt.Errorf("rotanats: most %d: want 1 to %d", set.most, maxDiscovered)
+	case set.most > 0 && set.partitions > 0:
+		return errors.New("rotanats: most and partitions: give one of them, since most is for subjects that are found")
 	case set.prefetch < 1 || set.prefetch > maxPrefetch:
 		return fmt.Errorf("rotanats: prefetch %d: want 1 to %d", set.prefetch, maxPrefetch)
+	}
+	if set.most == 0 {
+		set.most = defaultDiscovered
 	}
 	if set.dead == "" {
 		set.dead = "dead." + set.stream
@@ -123,10 +132,7 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	for subject := range counts {
-		out = append(out, rota.Partition{Name: subject})
-	}
-	return out, nil
+	return s.discovered(ctx, slices.Sorted(maps.Keys(counts)))
 }
 
 // counts is how many messages the stream has of each subject of ours, and when it
