@@ -57,9 +57,9 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 			listen = net.JoinHostPort("0.0.0.0", port)
 		}
 	}
-	s, err := serve(folder(dir), listen, set, true)
+	s, err := serve(set.place(), listen, set, true)
 	if errors.Is(err, errServed) {
-		n, _ := folder(dir).read()
+		n, _ := set.place().read()
 		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already, at %s", dir, n.Pid, n.Address)
 	}
 	if err != nil {
@@ -102,6 +102,9 @@ func (s *Server) watch(f folder) {
 }
 
 func (s *Server) start(f folder, listen string, set *settings, told bool) (err error) {
+	if err := f.data(); err != nil {
+		return err
+	}
 	if s.note, s.fresh, err = f.address(listen); err != nil {
 		return err
 	}
@@ -149,7 +152,7 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 	}
 	o := &server.Options{
 		ServerName: "rota-" + port, Host: host, Port: n, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: string(f), SyncAlways: true,
+		JetStream: true, StoreDir: f.dir, SyncAlways: true,
 		MaxPayload: 8 << 20, WriteDeadline: 10 * time.Second,
 	}
 	if !s.note.Open {

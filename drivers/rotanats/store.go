@@ -26,7 +26,7 @@ import (
 func Store(address string, opts ...Option) rota.Store {
 	l := newLink(address, opts)
 	if l.bad == nil && l.set.folder != "" {
-		return Embed(l.set.folder, opts...)
+		return Embed(strings.TrimPrefix(address, "embed:"), opts...)
 	}
 	return newStore(l, l.set.bucket)
 }
