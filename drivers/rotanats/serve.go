@@ -47,6 +47,9 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := set.servable(); err != nil {
+		return nil, err
+	}
 	if listen != "" {
 		host, port, err := net.SplitHostPort(listen)
 		n, perr := strconv.ParseUint(port, 10, 16)
@@ -66,6 +69,22 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("rotanats: serve: %w", err)
 	}
 	return s, nil
+}
+
+// servable refuses what would serve more openly than was meant, or nobody at all.
+// Half of what clients sign in with is not "no password".
+func (s *settings) servable() error {
+	switch {
+	case (s.user == "") != (s.password == ""):
+		return errors.New("rotanats: serve with a user and a password: give both, and neither empty")
+	case s.creds != "":
+		return errors.New("rotanats: serve with credentials: they are for clients; give a user and password or a token")
+	case s.secure && s.tls == nil && s.cert == "":
+		return errors.New("rotanats: serve with a CA and no certificate: nobody could connect; give Certificate as well")
+	case s.tls != nil && len(s.tls.Certificates) == 0 && s.tls.GetCertificate == nil && s.tls.GetConfigForClient == nil:
+		return errors.New("rotanats: serve with TLS and no certificate in it: nobody could connect")
+	}
+	return nil
 }
 
 // serve takes the folder and runs its server. told: by someone who knows how
@@ -114,6 +133,9 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) (err e
 		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, s.note.Address)
 	case told && !auth && !loopback(s.note.Address):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", s.note.Address)
+	}
+	if told && !set.secure && !loopback(s.note.Address) {
+		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", s.note.Address)
 	}
 	if told {
 		s.note.Open, s.note.Guarded = !auth, auth || set.secure
