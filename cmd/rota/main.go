@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -97,6 +98,11 @@ act on a partition, and none is idle for longer than it must be.`,
 	)
 	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
+	root.PersistentFlags().BoolFunc("shared-folder", "use a folder that belongs to another user or that others may write to; they can replace what is in it", func(v string) error {
+		on, err := strconv.ParseBool(v)
+		sharedFolder.Store(on)
+		return err
+	})
 	return root
 }
 

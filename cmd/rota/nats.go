@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -27,7 +26,7 @@ func embedStore(raw string) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Embed(strings.TrimPrefix(raw, "embed:")), nil
+	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), folderOptions()...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
@@ -45,7 +44,7 @@ func folderStore(raw string) (rota.Store, error) {
 // readAddress reads where a folder is served, and what lets clients in.
 func readAddress(dir string) (address, token string, err error) {
 	var note struct{ Address, Token string }
-	b, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+	b, err := readFolder(dir, "rota.address")
 	if err != nil {
 		return "", "", err
 	}
@@ -68,7 +67,7 @@ func natsSource(raw string) (queueSource, error) {
 	if strings.Count(q.Get("subject"), "*") != 1 {
 		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
 	}
-	return queueSource{Source: rotanats.Source(raw)}, nil
+	return queueSource{Source: rotanats.Source(raw, folderOptions()...)}, nil
 }
 
 // parameters are those behind the question mark.

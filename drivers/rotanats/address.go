@@ -22,6 +22,7 @@ import (
 type settings struct {
 	servers []string // host:port, without a scheme
 	folder  string   // instead of servers: whoever serves this folder
+	shared  bool     // others may write to the folder
 	secure  bool     // tls://
 	name    string   // of the connection, for the server's operator
 	log     *slog.Logger
@@ -45,6 +46,7 @@ type settings struct {
 	stream     string
 	subject    string
 	partitions int
+	most       int
 	durable    string
 	dead       string
 	prefetch   int
@@ -152,9 +154,11 @@ var parameters = map[string]func(*settings, string) error{
 	"ca":            func(s *settings, v string) error { s.secure, s.ca = true, v; return nil },
 	"cert":          func(s *settings, v string) error { s.secure, s.cert = true, v; return nil },
 	"key":           func(s *settings, v string) error { s.secure, s.key = true, v; return nil },
+	"shared":        func(s *settings, v string) error { s.shared = true; return oneOf(v, "true") },
 	"stream":        func(s *settings, v string) error { s.stream = v; return nil },
 	"subject":       func(s *settings, v string) error { s.subject = v; return nil },
 	"partitions":    func(s *settings, v string) error { return number(&s.partitions, v, 1, maxPartitions) },
+	"most":          func(s *settings, v string) error { return number(&s.most, v, 1, maxDiscovered) },
 	"durable":       func(s *settings, v string) error { s.durable = v; return nil },
 	"dead":          func(s *settings, v string) error { s.dead = v; return nil },
 	"prefetch":      func(s *settings, v string) error { return number(&s.prefetch, v, 1, maxPrefetch) },
