@@ -8,7 +8,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,12 +26,23 @@ type pidfd int
 
 const noPidfd pidfd = 0
 
-// openPid opens a process. Kernels before 5.3 cannot: errors.ErrUnsupported.
+// pidfds tells whether processes can be held: not by kernels before 5.3, nor where
+// a container forbids calls that it does not know.
+var pidfds = sync.OnceValue(func() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.PidfdSendSignal(fd, 0, nil, 0) == nil
+})
+
+// openPid opens a process; errors.ErrUnsupported where that cannot be done.
 func openPid(pid int) (pidfd, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, syscall.ENOSYS) {
+	if !pidfds() {
 		return noPidfd, errors.ErrUnsupported
 	}
+	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return noPidfd, err
 	}
@@ -94,17 +107,30 @@ func (m mark) on(pid int) (id int, ok bool) {
 	return m.in(env)
 }
 
-// killMarked ends all processes that carry the mark.
+// killMarked ends all processes that carry the mark. One look may miss some: what
+// is being forked is not listed yet, and what is about to run another program has
+// no environment for a moment. So it looks until nothing was there five times.
 func killMarked(m mark) {
+	for looks, quiet := 0, 0; looks < 50 && quiet < 5; looks++ {
+		if quiet++; killSeen(m) {
+			quiet = 0
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func killSeen(m mark) (some bool) {
 	for _, e := range entries("/proc") {
 		pid, err := strconv.Atoi(e)
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		if _, ok := m.on(pid); ok { // most are not, and this is the cheaper question
+			some = true
 			killIf(pid, func(pidfd) bool { _, ok := m.on(pid); return ok })
 		}
 	}
+	return some
 }
 
 // killIf ends a process if it is ours, which is asked once it is held. Where the

@@ -50,6 +50,16 @@ func stranger(t *testing.T, entry string) *exec.Cmd {
 }
 
 func TestOnlyWhatCarriesTheWholeMarkIsKilled(t *testing.T) {
+	t.Run("pidfd", onlyMarked)
+	t.Run("no pidfd", func(t *testing.T) { // an older kernel
+		was := pidfds
+		defer func() { pidfds = was }()
+		pidfds = func() bool { return false }
+		onlyMarked(t)
+	})
+}
+
+func onlyMarked(t *testing.T) {
 	m := newMark()
 	other := []*exec.Cmd{stranger(t, "LC_NAME=hello "+m.entry(1)), stranger(t, newMark().entry(1)), stranger(t, m.entry(1)+"x")}
 	ours := stranger(t, m.entry(1))

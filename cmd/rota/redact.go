@@ -18,10 +18,10 @@ import (
 
 const hidden = "***"
 
-// harmless are the parameters of a URL whose values may be told. All others are
+// tellable are the parameters of a URL whose values may be told. All others are
 // left out, names and all: ?sig=… of a webhook is a secret, and a password with a
 // question mark in it looks like a parameter.
-var harmless = []string{"bucket", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
+var tellable = []string{"bucket", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
 	"stream", "subject", "partitions", "names", "durable", "dead", "prefetch", "create"}
 
 // secretWords are in the names of parameters that hold secrets.
@@ -100,7 +100,7 @@ func redactQuery(query string) string {
 	parts := strings.Split(query, "&")
 	for i, p := range parts {
 		switch k, _, ok := strings.Cut(p, "="); {
-		case ok && slices.Contains(harmless, k):
+		case ok && slices.Contains(tellable, k):
 		case ok && slices.Contains([]string{"token", "creds", "key"}, k):
 			parts[i] = k + "=" + hidden
 		default:

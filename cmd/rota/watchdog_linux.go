@@ -273,8 +273,11 @@ func (w *watchdog) fork(c *kept, p packet) error {
 		os.Remove(c.cgroup)
 	}
 	if held >= 0 {
-		syscall.CloseOnExec(held)
 		c.fd = pidfd(held + 1)
+	}
+	if !pidfds() {
+		c.fd.Close()
+		c.fd = noPidfd
 	}
 	c.pid = pid
 	return err
