@@ -138,8 +138,9 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) (err e
 		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", s.note.Address)
 	}
 	if told {
-		s.note.Open, s.note.Guarded = !auth, auth || set.secure
+		s.note.Guarded = auth || set.secure
 	}
+	s.note.Open = told && !auth // of this server, and not of the next
 	s.note.Pid = os.Getpid()
 	opts, err := s.options(f, set)
 	if err != nil {

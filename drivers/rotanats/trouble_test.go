@@ -178,11 +178,11 @@ func TestSourceOneServerKilled(t *testing.T) {
 func TestSourceEmbeddedWhileHostsDie(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := rotanats.Serve(dir, "") // without a password, so that the test can publish
+	s, err := rotanats.Serve(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBroker(t, s.URL())
+	b := newBroker(t, "nats://"+folderToken(t, dir)+"@"+s.Addr()) // so that the test can publish, whoever serves
 	s.Close()
 	kill := host(t, dir)
 	b.url = "embed:" + dir

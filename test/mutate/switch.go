@@ -2,7 +2,13 @@ package main
 
 // choose switches a mutant on in the core that this program is built with. The
 // ordinary core has none; the runner builds with another version of this file.
-func choose(n int) bool { return n == 0 }
+func choose(n int) bool {
+	mutant = n
+	return n == 0
+}
+
+// mutant is the one that was asked for, for whoever looks with a debugger.
+var mutant int
 
 // differing lists the mutants that would have made a difference since the last
 // call, in a build that probes.
