@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 
 	"github.com/rota-dev/rota/internal/sim"
 )
@@ -23,15 +24,20 @@ type Baseline struct {
 	Seed    uint64
 	Most    int // directed schedules were limited to so many; 0 is all
 	Differ  [][]uint64
-	Marks   [][]int // by random schedule
-	Seconds float64 // of computing
-	Wrong   []string
+	Marks   [][]int  // by random schedule
+	Seconds float64  // of computing
+	Wrong   []string // how schedules failed
+	Fails   []int    // and which: they show nothing
 }
 
 func (b *Baseline) schedules() int { return b.Stories + b.Shots + b.Random }
 
-// differs tells whether mutant n can make a difference in a schedule.
+// differs tells whether mutant n can make a difference in a schedule, if one that
+// means something.
 func (b *Baseline) differs(n, schedule int) bool {
+	if _, fails := slices.BinarySearch(b.Fails, schedule); fails {
+		return false
+	}
 	return n == 0 || b.Differ[n][schedule/64]>>(schedule%64)&1 != 0
 }
 
@@ -107,12 +113,13 @@ func probe(file string, b Baseline) error {
 	}
 	progress := json.NewEncoder(os.Stdout)
 	at := 0
+	var always []int // what differs before a schedule has begun
 	ended := func(what string) {
-		for _, n := range differing() {
+		for _, n := range append(differing(), always...) {
 			b.Differ[n][at/64] |= 1 << (at % 64)
 		}
 		if what != "" {
-			b.Wrong = append(b.Wrong, what)
+			b.Wrong, b.Fails = append(b.Wrong, what), append(b.Fails, at)
 		}
 		at++
 		if at%1000 == 0 {
@@ -127,7 +134,8 @@ func probe(file string, b Baseline) error {
 		ended(p.shot(i))
 	}
 	last := []int(nil)
-	w := sim.New(options())
+	w := sim.New(options()) // it asks the core for the defaults, once for all
+	always = differing()
 	for i := range b.Random {
 		ended(random(w, b.Seed+uint64(i)))
 		m := marks(w)

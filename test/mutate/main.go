@@ -81,6 +81,7 @@ func dispatch(args []string) error {
 	fs.StringVar(&c.page, "page", "", "write the page of a whole run to this file")
 	fs.StringVar(&c.output, "o", "table", "table or json")
 	fs.BoolVar(&c.list, "list", false, "only list the mutants")
+	fs.BoolVar(&c.despite, "despite", false, "leave out schedules that fail without any mutant, instead of refusing")
 	fs.BoolVar(&c.again, "again", false, "forget earlier results")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -98,7 +99,7 @@ type command struct {
 	sample, procs           int
 	seed                    uint64
 	only, dir, page, output string
-	list, again             bool
+	list, again, despite    bool
 	amount                  Baseline
 }
 
@@ -136,7 +137,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	c.amount.Seed = 1
-	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, stderr: stderr}
+	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, despite: c.despite, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (c *command) report(f *Figures, set *Set, stdout io.Writer, played error) e
 	if played != nil {
 		return errors.New("stopped; what was played is kept, the next run goes on from there")
 	}
-	if c.page != "" && f.Whole {
+	if c.page != "" && f.Whole && !c.despite {
 		var page strings.Builder
 		f.page(&page, set.Skipped)
 		if err := os.WriteFile(c.page, []byte(page.String()), 0o644); err != nil {

@@ -24,9 +24,9 @@ func differing() []int { return core.Differing() }
 // compile builds the program that plays mutants: this one, with the core in
 // which they all are. It returns its path.
 func compile(root, dir string, set *Set, probing bool) (string, error) {
-	name := "play"
+	name, files := "play", set.Files
 	if probing {
-		name = "probe"
+		name, files = "probe", set.Probing
 	}
 	src := filepath.Join(dir, name+"-src")
 	if err := os.RemoveAll(src); err != nil {
@@ -41,16 +41,12 @@ func compile(root, dir string, set *Set, probing bool) (string, error) {
 		replace[path] = to
 		return os.WriteFile(to, []byte(text), 0o644)
 	}
-	for path, text := range set.Files {
+	for path, text := range files {
 		if err := put(path, string(text)); err != nil {
 			return "", err
 		}
 	}
 	if err := put(filepath.Join(root, "test", "mutate", "switch.go"), chosen); err != nil {
-		return "", err
-	}
-	probe := fmt.Sprintf("package core\n\nconst mxProbing = %v\n", probing)
-	if err := put(filepath.Join(root, "internal", "core", "mxprobing.go"), probe); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
