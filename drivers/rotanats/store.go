@@ -73,6 +73,10 @@ const (
 	headerTTL       = "Nats-TTL"
 )
 
+// maxValue is the size of the largest write that a bucket takes, headers included.
+// A record has at most 768 KiB.
+const maxValue = 1 << 20
+
 // markTime is how long the mark of a deletion stays. Nothing depends on it: a
 // key without a mark is as absent as one with it. Without an end each session
 // there ever was would leave one.
@@ -381,6 +385,9 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	if err := s.suits(&info.Config); err != nil {
 		return nil, err
 	}
+	if err := s.mend(ctx, &info.Config); err != nil {
+		return nil, err
+	}
 	if info.Cluster != nil && info.Cluster.Name != "" {
 		if err := s.reached(ctx); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
@@ -409,7 +416,9 @@ func (s *store) forget() {
 }
 
 // config is that of a bucket as NATS's own clients make it, but without direct
-// gets, and with an echo.
+// gets and roll-ups, without purges, and with an echo. A roll-up is a write with a
+// header that removes all other records: it would let a credential of one group
+// wipe the others.
 func (s *store) config() *jetstream.StreamConfig {
 	storage := jetstream.FileStorage
 	if s.memory {
@@ -417,8 +426,8 @@ func (s *store) config() *jetstream.StreamConfig {
 	}
 	return &jetstream.StreamConfig{
 		Name: s.stream(), Subjects: []string{"$KV." + s.name + ".>"}, Description: "records of rota",
-		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Storage: storage, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true,
+		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: maxValue, MaxConsumers: -1,
+		Storage: storage, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true, AllowMsgTTL: true,
 		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
 		Replicas:  s.set.replicas,
 	}

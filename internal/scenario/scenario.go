@@ -36,6 +36,7 @@ var files embed.FS
 type Scenario struct {
 	Name    string   // of the file, without its ending
 	Catches []string // defects that must make it fail
+	AsIs    string   // why no fault more may strike it; "" if any may
 	Blocks  []Block
 	text    string
 }
@@ -60,9 +61,10 @@ func (c Command) String() string { return strings.Join(append([]string{c.Verb}, 
 
 // Verbs are what a scenario can ask for.
 var Verbs = map[string]string{
-	"group":    "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, drain, orphan, return, grace, fresh, class)",
+	"group":    "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, drain, orphan, return, grace, fresh, class, rejoin, abort=returns, failures)",
 	"member":   "NAME KEY=VALUE…: settings of one member (lease, heartbeat, limit)",
 	"catches":  "ID…: defects that must make this scenario fail",
+	"as-is":    "WHY: it stands at a documented limit, where one fault more breaks a promise: no directed schedules",
 	"join":     "NAME…: start processes; NAME/2 is a second one under the same name",
 	"settle":   "let time pass until everything is owned and running",
 	"advance":  "DURATION: let time pass",
@@ -78,11 +80,11 @@ var Verbs = map[string]string{
 	"reads":    "NAME work|fail: its reads, writes work all the same",
 	"listing":  "NAME without-NAME|works: its listings lack a member",
 	"waits":    "show the leader's wait set",
-	"cut":      "NAME… [in|out]: no traffic with the store, or one way only",
+	"cut":      "NAME… [in|out]: no traffic with the store, or one way only; also for a process that is still to start",
 	"heal":     "NAME…: the traffic flows again",
 	"watch":    "NAME drops|works|late DURATION: what watches show",
 	"handler":  "NAME works|slow DURATION|hangs|stubborn: how handlers stop",
-	"source":   "NAME fails|works, or: source lists N",
+	"source":   "NAME fails|works|stumbles|silent: it fails starts, works, fails once, does not list; or: source lists N",
 	"begin":    "NAME PARTITION: a handler begins an effect on a sink that checks tokens",
 	"land":     "[NAME…]: the effects that are under way, or those of some, reach the sink",
 	"order":    "pause|resume|remove|add|pin|unpin|ban|unban|drain|undrain|freeze|thaw|set …: an operator's order",
@@ -133,6 +135,9 @@ func Parse(name, text string) (*Scenario, error) {
 			continue
 		case words[0] == "catches":
 			s.Catches = append(s.Catches, words[1:]...)
+			continue
+		case words[0] == "as-is":
+			s.AsIs = strings.Join(words[1:], " ")
 			continue
 		case Verbs[words[0]] != "":
 			if b == nil || wanting {

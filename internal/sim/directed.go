@@ -72,7 +72,7 @@ func AllBases(o Options, prefixes ...string) ([]*Base, error) {
 	}
 	var out []*Base
 	for _, s := range all {
-		if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
+		if s.AsIs != "" || len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 			continue
 		}
 		b, err := NewBase(s, o)

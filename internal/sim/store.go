@@ -308,15 +308,15 @@ func (w *World) granting(g grant, who int32) {
 }
 
 // remembered: a member that saw s get g is at work, and has been in reach for as
-// long as it takes to notice a loss. One that is cut off, frozen or ending says
-// nothing to anybody: if the store lost writes once more, and with them that
+// long as it takes to notice a loss. One that is cut off, frozen, deaf or ending
+// says nothing to anybody: if the store lost writes once more, and with them that
 // somebody had noticed, nobody can know.
 func (w *World) remembered(g grant, s record.Session) bool {
 	return slices.ContainsFunc(w.hosts, func(h *host) bool {
 		if !h.up || h.paused || h.cutIn || h.cutOut || h.node.Plan() == nil || w.now < max(w.lostAt, h.woke)+int64(h.cfg.W()) {
 			return false
 		}
-		if cause, _ := h.node.Ended(); cause != core.NotEnded {
+		if cause, _ := h.node.Ended(); cause != core.NotEnded || h.watchDrops || h.watchLate > 0 || h.noReads || h.inLost || h.outLost {
 			return false
 		}
 		for id, r := range h.node.Plan().Full().Rows {

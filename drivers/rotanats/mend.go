@@ -1,0 +1,72 @@
+package rotanats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// mendTime is how long the server may take to change a bucket. A right that is
+// missing shows as silence, so a member without it waits this long before it can
+// say so.
+const mendTime = 5 * time.Second
+
+// weak tells by what a bucket lets one writer harm the others, "" if by nothing.
+// Buckets of earlier versions, and those that somebody has changed, do.
+func weak(c *jetstream.StreamConfig) string {
+	var why []string
+	if c.AllowRollup {
+		why = append(why, "one write with the header Nats-Rollup removes the records of all groups")
+	}
+	if !c.DenyPurge {
+		why = append(why, "its records can be purged")
+	}
+	if c.MaxMsgSize <= 0 || c.MaxMsgSize > maxValue {
+		why = append(why, fmt.Sprintf("it takes values of more than %d bytes", maxValue))
+	}
+	return strings.Join(why, ", ")
+}
+
+// mend changes a weak bucket into one as config would make it now. It sends back
+// what the server told, as it was told: fields that this version does not know of
+// stay as they are. Several members may do this at once; they all ask for the same.
+// Without the right to change it the bucket is refused.
+func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
+	why := weak(c)
+	if why == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, mendTime)
+	defer cancel()
+	var raw struct {
+		answer
+		Config map[string]json.RawMessage `json:"config"`
+	}
+	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &raw)
+	if err == nil && raw.Config == nil {
+		err = errors.New("the server does not tell how it is made")
+	}
+	if err == nil {
+		raw.Config["allow_rollup_hdrs"] = json.RawMessage("false")
+		raw.Config["deny_purge"] = json.RawMessage("true")
+		if c.MaxMsgSize <= 0 || c.MaxMsgSize > maxValue {
+			raw.Config["max_msg_size"] = json.RawMessage(fmt.Sprint(maxValue))
+		}
+		var done streamInfo
+		if err = s.ask(ctx, "STREAM.UPDATE."+s.stream(), raw.Config, &done); err == nil {
+			*c = done.Config
+			if why = weak(c); why == "" {
+				s.set.log.Info("bucket changed: no roll-ups, no purges, a limit for values", "bucket", s.name)
+				return nil
+			}
+			err = errors.New("the server has not changed it")
+		}
+	}
+	return fmt.Errorf("rotanats: bucket %s is not safe: %s. To change it, run: nats stream edit %s --no-allow-rollup --deny-purge --max-msg-size=%d; "+
+		"or start rota once with the right to publish to $JS.API.STREAM.UPDATE.%s (%w)", s.name, why, s.stream(), maxValue, s.stream(), err)
+}
