@@ -75,7 +75,7 @@ func dispatch(args []string) error {
 	fs.Uint64Var(&c.seed, "seed", 1, "of the sample")
 	fs.StringVar(&c.only, "only", "", "play only mutants whose name matches this regular expression")
 	fs.IntVar(&c.procs, "procs", 2, "processes")
-	fs.IntVar(&c.amount.Random, "random", 20_000, "random schedules")
+	fs.IntVar(&c.amount.Random, "random", manyRandom, "random schedules")
 	fs.IntVar(&c.amount.Most, "directed", 0, "directed schedules; 0 is all")
 	fs.StringVar(&c.dir, "dir", "build/mutate", "where programs and results are kept")
 	fs.StringVar(&c.page, "page", "", "write the page of a whole run to this file")

@@ -28,6 +28,9 @@ type Result struct {
 	Verdict
 }
 
+// manyRandom is how many random schedules a whole run plays.
+const manyRandom = 20_000
+
 // A run is what one call of this program does.
 type run struct {
 	root, dir     string
@@ -57,6 +60,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.harness, err = hash(r.root, "internal/sim", "internal/scenario", "internal/check", "internal/record", "internal/plan",
 		"test/mutate/sites.go", "test/mutate/pure.go", "test/mutate/rewrite.go", "test/mutate/baseline.go", "test/mutate/play.go"); err != nil {
 		return err
+	}
+	if a := &r.amount; a.Most != 0 || a.Random != manyRandom { // who survives few schedules may not survive all
+		r.harness += fmt.Sprintf(" %d %d", a.Most, a.Random)
 	}
 	if r.bin, err = compile(r.root, r.dir, r.set, false); err != nil {
 		return err
