@@ -5,12 +5,14 @@
 // All of them are built into one program, each behind a switch (sites.go finds
 // the places, rewrite.go writes the switches, overlay.go builds). That program
 // first plays everything without a mutant: what fails then would prove nothing.
-// On the way it notes in which schedules a switch would have changed a value at
-// all: only those need to be played with that mutant (baseline.go). Then each
-// mutant is played with every scenario, whose transcripts must stay what they are,
-// then with directed faults, then with random schedules, until something fails: a
-// transcript, a promise, a mark that is no longer reached, a panic, or an end that
-// does not come (play.go). run.go hands mutants to processes, report.go adds up.
+// Then each mutant is played with every scenario, whose transcripts must stay what
+// they are, then with directed faults, then with random schedules, until something
+// fails: a transcript, a promise, a mark that is no longer reached, a panic, or an
+// end that does not come (play.go). Most mutants are noticed soon. For the others
+// everything is played once more without a mutant, to find the schedules in which
+// their switches would change a value or the outcome of a condition at all: only
+// those need to be played with them (baseline.go, pure.go). run.go hands mutants
+// to processes, report.go adds up.
 //
 // A mutant is known by its function, its operator, the source text it changes
 // and, where there are several of those, by which of them it is: lines and files
@@ -62,9 +64,9 @@ func dispatch(args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "child":
 		return child(args[1])
-	case len(args) == 3 && args[0] == "probe":
+	case len(args) == 2 && args[0] == "probe":
 		var amount Baseline
-		if err := json.Unmarshal([]byte(args[2]), &amount); err != nil {
+		if err := json.NewDecoder(os.Stdin).Decode(&amount); err != nil {
 			return err
 		}
 		return probe(args[1], amount)
@@ -156,7 +158,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	f := figures(set.Mutants, mutants, r.results, equivalent, survivors)
 	f.Core, f.Commit = r.core, commit(root)
-	if b, err := readBaseline(r.baseline); err == nil {
+	if b, err := readBaseline(filepath.Join(c.dir, "baseline")); err == nil {
 		f.Schedules = [3]int{b.Stories, b.Shots, b.Random}
 	}
 	return c.report(f, set, stdout, played)
@@ -188,7 +190,7 @@ func (c *command) report(f *Figures, set *Set, stdout io.Writer, played error) e
 		}
 	}
 	if wrong := f.complaints(c.only == ""); len(wrong) > 0 {
-		return errors.New(strings.Join(wrong, "\n  "))
+		return errors.New(strings.Join(wrong, "\nmutate: "))
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ func choose(n int) bool {
 	return true
 }
 
+func watch(all []int) { core.WatchMutants(all) }
+
 func differing() []int { return core.Differing() }
 `
 

@@ -141,10 +141,14 @@ const leastShare = 0.97
 // complaints is what makes a run fail.
 func (f *Figures) complaints(share bool) []string {
 	out := slices.Clone(f.Wrong)
+	unknown := 0
 	for _, s := range f.Left {
 		if !s.Known {
-			out = append(out, "not noticed, and in no list: "+s.ID)
+			unknown++
 		}
+	}
+	if unknown > 0 {
+		out = append(out, fmt.Sprintf("%d survivors are in no list, see those marked NEW", unknown))
 	}
 	if share && f.Share < leastShare {
 		out = append(out, fmt.Sprintf("%.1f %% are noticed, that is less than %.0f %%", 100*f.Share, 100*leastShare))

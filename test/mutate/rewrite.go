@@ -245,56 +245,78 @@ func (f *finder) helpers() []byte {
 // only from the instant on at which a switch would change a value: a probing
 // build notes those, so that schedules in which there is none need not be played.
 const helperText = `
-const mxProbing = %v
+const (
+	mxProbing = %v
+	mxEnd     = %d
+)
 
 var (
 	mx     int
 	mxNow  = 1
-	mxLast [%d]int
+	mxLast [mxEnd]int
 	mxList []int
 
-	mxFrom, mxTo int // the condition being asked
+	mxWatched [mxEnd]bool
+
+	mxFrom, mxTo int   // the condition being asked
+	mxParts      []int // mutants that changed a part of it, or of one around it
 )
 
 // ChooseMutant switches one mutant on; 0 is none.
 func ChooseMutant(n int) { mx = n }
+
+// WatchMutants says which ones Differing tells of.
+func WatchMutants(all []int) {
+	for _, n := range all {
+		mxWatched[n] = true
+	}
+}
 
 // Differing lists the mutants that would have differed since the last call.
 func Differing() []int {
 	out := mxList
 	mxList = nil
 	mxNow++
-	mxFrom, mxTo = 0, 0
+	mxFrom, mxTo, mxParts = 0, 0, mxParts[:0]
 	return out
 }
 
 func mxSaw(n int, differs bool) {
-	if differs && mxLast[n] != mxNow && mx == 0 && (n < mxFrom || n >= mxTo) {
+	switch {
+	case !differs || mx != 0 || !mxWatched[n] || mxLast[n] == mxNow:
+	case mxFrom <= n && n < mxTo:
+		mxParts = append(mxParts, n)
+	default:
 		mxLast[n] = mxNow
 		mxList = append(mxList, n)
 	}
 }
 
-// mxAsk asks a condition, and then again with each of its own mutants. When the
-// node wants to be woken is put back each time.
+// mxAsk asks a condition, and then again with each of its mutants that changed a
+// part of it. When the node wants to be woken is put back each time.
 func mxAsk(from, to int, ask func() bool) bool {
 	if mx != 0 {
 		return ask()
 	}
-	oldFrom, oldTo := mxFrom, mxTo
+	oldFrom, oldTo, at := mxFrom, mxTo, len(mxParts)
 	mxFrom, mxTo = from, to
 	before := mxWake()
 	c := ask()
 	after := mxWake()
 	mxFrom, mxTo = oldFrom, oldTo
-	for n := from; n < to; n++ {
+	for i := at; i < len(mxParts); i++ {
+		n := mxParts[i]
 		if mxLast[n] == mxNow {
 			continue
 		}
 		mxWakeAt(before)
 		other, ended := mxWith(n, ask)
-		mxSaw(n, !ended || other != c || mxWake() != after)
+		if !ended || other != c || mxWake() != after {
+			mxLast[n] = mxNow
+			mxList = append(mxList, n)
+		}
 	}
+	mxParts = mxParts[:at]
 	mxWakeAt(after)
 	return c
 }

@@ -86,7 +86,12 @@ const smallMain = `package main
 import "fmt"
 
 func main() {
+	var all []int
 	for n := range len(mxLast) {
+		all = append(all, n)
+	}
+	WatchMutants(all)
+	for _, n := range all {
 		ChooseMutant(n)
 		x, y := flag()
 		fmt.Println(n, "not", not(1, 1))

@@ -68,12 +68,11 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	a := &r.amount
-	a.Mutants = len(r.set.Mutants)
 	a.Key = fmt.Sprintf("%s %s %d %d %d", r.core, r.harness, a.Most, a.Random, a.Seed)
 	r.baseline = filepath.Join(r.dir, "baseline")
 	b, err := readBaseline(r.baseline)
 	if err != nil || b.Key != a.Key {
-		if b, err = r.probe(ctx); err != nil {
+		if b, err = r.probe(ctx, r.bin, r.baseline, nil); err != nil {
 			return err
 		}
 	}
@@ -85,16 +84,39 @@ func (r *run) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) probe(ctx context.Context) (*Baseline, error) {
-	bin, err := compile(r.root, r.dir, r.set, true)
+// look finds out in which schedules some mutants make a difference at all. Those
+// that do so least come first from then on.
+func (r *run) look(ctx context.Context, mutants []Mutant) error {
+	file := filepath.Join(r.dir, "differences")
+	b, err := readBaseline(file)
+	if err != nil || b.Key != r.amount.Key || slices.ContainsFunc(mutants, func(m Mutant) bool { return b.Differ[m.N] == nil }) {
+		bin, err := compile(r.root, r.dir, r.set, true)
+		if err != nil {
+			return err
+		}
+		numbers := []int{}
+		for _, m := range mutants {
+			numbers = append(numbers, m.N)
+		}
+		if b, err = r.probe(ctx, bin, file, numbers); err != nil {
+			return err
+		}
+	}
+	r.baseline = file
+	slices.SortStableFunc(mutants, func(x, y Mutant) int { return b.count(x.N) - b.count(y.N) })
+	return nil
+}
+
+// probe plays everything without a mutant.
+func (r *run) probe(ctx context.Context, bin, file string, watch []int) (*Baseline, error) {
+	amount := r.amount
+	amount.Watch = watch
+	text, err := json.Marshal(&amount)
 	if err != nil {
 		return nil, err
 	}
-	amount, err := json.Marshal(&r.amount)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, bin, "probe", r.baseline, string(amount))
+	cmd := exec.CommandContext(ctx, bin, "probe", file)
+	cmd.Stdin = bytes.NewReader(text)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr = r.stderr
 	out, err := cmd.StdoutPipe()
@@ -104,18 +126,22 @@ func (r *run) probe(ctx context.Context) (*Baseline, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	name := "baseline"
+	if len(watch) > 0 {
+		name = fmt.Sprintf("where %d mutants differ", len(watch))
+	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var at []int
 		if json.Unmarshal(lines.Bytes(), &at) == nil && len(at) == 2 {
-			fmt.Fprintf(r.stderr, "\rbaseline: %d of %d schedules ", at[0], at[1])
+			fmt.Fprintf(r.stderr, "\r%s: %d of %d schedules ", name, at[0], at[1])
 		}
 	}
 	fmt.Fprintln(r.stderr)
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("baseline: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return readBaseline(r.baseline)
+	return readBaseline(file)
 }
 
 // hash is of all sources in some files and below some folders, tests excepted.
@@ -181,8 +207,13 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 			left = append(left, m)
 		}
 	}
-	r.todo, r.began = len(left), time.Now()
 	for _, quick := range []bool{true, false} { // first what is noticed soon
+		if !quick && len(left) > 0 {
+			if err := r.look(ctx, left); err != nil {
+				return err
+			}
+		}
+		r.todo, r.done, r.began = len(left), 0, time.Now()
 		err := r.hand(ctx, left, quick)
 		if r.todo > 0 {
 			fmt.Fprintln(r.stderr)
@@ -191,7 +222,6 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 			return err
 		}
 		left = slices.DeleteFunc(left, func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
-		r.todo, r.done, r.began = len(left), 0, time.Now()
 	}
 	return nil
 }

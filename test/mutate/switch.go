@@ -4,6 +4,9 @@ package main
 // ordinary core has none; the runner builds with another version of this file.
 func choose(n int) bool { return n == 0 }
 
+// watch says which mutants differing tells of.
+func watch([]int) {}
+
 // differing lists the mutants that would have made a difference since the last
 // call, in a build that probes.
 func differing() []int { return nil }
