@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,11 @@ func (s *session) value(a *core.Action) record.Record {
 	}
 	m := *a.Member
 	if m.Session == s.id { // who declares another dead speaks of it, not for it
+		if st, ok := s.m.cfg.Store.(Warner); ok {
+			for _, text := range st.Warnings() {
+				s.condition(text)
+			}
+		}
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 	}
@@ -131,7 +137,9 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 		}
 		if err != nil {
 			bad = fmt.Errorf("%s: %w", e.Key, err)
-			s.condition("the store holds a record that cannot be read: " + bad.Error())
+			if s.unreadable.first(e.Key, e.Rev) {
+				s.condition("the store holds a record that cannot be read: " + bad.Error())
+			}
 			continue
 		}
 		out = append(out, x)
@@ -140,6 +148,31 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 		return nil, bad
 	}
 	return out, nil
+}
+
+// unreadable remembers which versions of which records have been told as such:
+// every poll and every listing meets them again.
+type unreadable struct {
+	mu   sync.Mutex
+	told map[string]Rev
+}
+
+// mostUnreadable is how many keys are remembered. Beyond that somebody writes
+// nonsense on purpose, and hears of some of it twice.
+const mostUnreadable = 4096
+
+// first tells whether this version has not been told yet.
+func (u *unreadable) first(key string, rev Rev) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if was, told := u.told[key]; told && was == rev {
+		return false
+	}
+	if u.told == nil || len(u.told) >= mostUnreadable {
+		u.told = map[string]Rev{}
+	}
+	u.told[key] = rev
+	return true
 }
 
 func decodeEntry(group string, e Entry) (core.Entry, error) {

@@ -50,6 +50,7 @@ type session struct {
 	trail   trail
 
 	conditions conditions
+	unreadable unreadable
 	warm       warmUps
 	drift      atomic.Int64 // between this machine's clocks, as the session knows it
 	looked     core.Time    // when they were last compared

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -34,6 +35,7 @@ type Status struct {
 	Members    []MemberInfo
 	Partitions []PartitionInfo
 	Waits      []Wait
+	Conditions []string   // Inspect only: records that cannot be read, and are left out
 	Orders     OrdersInfo // Inspect only
 	History    []PlanInfo // Inspect only: the newest plans, oldest first
 }
@@ -140,7 +142,9 @@ func (s *session) status() Status {
 	return st
 }
 
-// Inspect reads a group's state from the store, without joining it.
+// Inspect reads a group's state from the store, without joining it. A record that
+// cannot be read is left out and told in Conditions; without the plan there is
+// nothing to tell.
 func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	st := Status{Group: group, Class: classOf(store)}
 	var plan *record.Plan
@@ -158,8 +162,12 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 				history, _ = record.DecodeHistory(e.Value) // for people only: without it there is less to say
 				continue
 			}
-			if err != nil {
-				return st, fmt.Errorf("inspect %s: %s: %w", group, e.Key, err)
+			if err != nil && x.Cell == core.PlanCell {
+				return st, fmt.Errorf("inspect %s: the plan cannot be read: %w", group, err)
+			}
+			if err != nil { // members go on without it, and so does whoever looks
+				st.Conditions = append(st.Conditions, fmt.Sprintf("record %q cannot be read and is left out: %v", e.Key, err))
+				continue
 			}
 			switch {
 			case x.Plan != nil:

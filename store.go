@@ -83,6 +83,14 @@ type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }
 
+// A Warner is a Store that notices what people should know although no call has
+// failed, such as messages that pretend to be its server's. Warnings returns what
+// it has noticed since it was last asked. Members ask with each heartbeat, and
+// tell it as a condition.
+type Warner interface {
+	Warnings() []string
+}
+
 // An Identifier is a Store that can name the server it is connected to: a name
 // that changes when the server behind it is another, or was restored from a
 // backup. On a store of class C such a change ends every session.

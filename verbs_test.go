@@ -472,6 +472,7 @@ func (w *play) store(args []string) error {
 		_, is := w.depot.lose(d, only)
 		w.emptied = w.emptied || is.Rev == 0
 		w.tellRows(plan(is))
+		w.tellOrders()
 	default:
 		return fmt.Errorf("cannot do %q with whole members yet", args[0])
 	}
@@ -496,6 +497,18 @@ func (w *play) tellRows(p *record.Plan) {
 	for i, r := range p.Rows {
 		if r.State != record.Free && i < len(w.roster.Entries) {
 			w.see(check.Event{Kind: check.Row, At: now, Part: w.part(w.roster.Entries[i].Name), State: r.State, Token: r.Token, Who: w.who(uint64(r.Owner))})
+		}
+	}
+}
+
+// tellOrders takes note of the orders that the store still has.
+func (w *play) tellOrders() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.orders = record.Orders{}
+	if e, err := w.depot.get("play/orders"); err == nil {
+		if o, err := record.DecodeOrders(e.Value); err == nil {
+			w.orders = *o
 		}
 	}
 }

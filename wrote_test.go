@@ -81,7 +81,7 @@ func (w *play) sayPlan(was, p *record.Plan, roster *record.Roster) {
 		s := ""
 		for i := range p.Rows {
 			if mine(&p.Rows[i]) {
-				s += " " + roster.Entries[i].Name
+				s += " " + nameOfRow(roster, i)
 			}
 		}
 		if s == "" {
@@ -104,6 +104,14 @@ func (w *play) sayPlan(was, p *record.Plan, roster *record.Roster) {
 		}
 	}
 	w.say("%s", b.String())
+}
+
+// nameOfRow is what a row is about, as far as the store still knows.
+func nameOfRow(r *record.Roster, i int) string {
+	if i < len(r.Entries) {
+		return r.Entries[i].Name
+	}
+	return fmt.Sprintf("partition %d", i)
 }
 
 func (w *play) leader(p *record.Plan) *proc {

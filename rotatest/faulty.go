@@ -417,3 +417,6 @@ func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
 	}
 	return fresh, nil
 }
+
+// Warnings are those of the store inside: it asks nobody for them.
+func (f *FaultyStore) Warnings() []string { return optional{f.inner}.Warnings() }

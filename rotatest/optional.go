@@ -32,6 +32,13 @@ func (o optional) Fresh(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+func (o optional) Warnings() []string {
+	if w, ok := o.of.(rota.Warner); ok {
+		return w.Warnings()
+	}
+	return nil
+}
+
 // wrapped is a source in a wrapper that hides nothing of it.
 type wrapped struct{ rota.Source }
 

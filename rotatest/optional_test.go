@@ -18,7 +18,7 @@ import (
 
 // options: what a store or a source may know beside its verbs.
 var options = map[string][]reflect.Type{
-	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher]()},
+	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner]()},
 	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer]()},
 }
 
@@ -101,6 +101,7 @@ type knowing struct {
 func (knowing) Class() rota.Class                             { return rota.ClassA }
 func (knowing) Identity(context.Context) (string, error)      { return "me", nil }
 func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
+func (knowing) Warnings() []string                            { return []string{"beware"} }
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 

@@ -26,6 +26,9 @@ func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption
 	if told.wired != nil {
 		cases = slices.Concat(cases, wireCases)
 	}
+	if told.lie != nil {
+		cases = slices.Concat(cases, liarCases)
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(newStoreTest(t, func() rota.Store { return open(t) }, opts...))
@@ -69,6 +72,7 @@ type storeTest struct {
 	dial   func() rota.Store
 	server Server
 	wired  func() (c *client, plug func(in bool)) // a connection that can be cut
+	lie    Liar                                   // tells watches what is not so
 	prefix string                                 // of every key
 	bound  time.Duration                          // how long to wait for what must come
 	prompt time.Duration                          // how long something may take that has no reason to wait

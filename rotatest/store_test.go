@@ -41,6 +41,49 @@ var wireFlaws = map[string]map[string]string{
 	"a watch whose connection was cut shows everything or ends": {skips: "what happened while it was cut off", broken: "calls succeed again"},
 }
 
+// TestLiarCasesBite: a store whose watches believe whoever speaks to them.
+func TestLiarCasesBite(t *testing.T) {
+	for _, c := range liarCases {
+		for says, believes := range map[string]bool{"a watch shows a lie about": true, "it warns of the lies": false} {
+			t.Run(says, func(t *testing.T) {
+				g := &gullible{MemStore: NewMemStore(), believes: believes, lies: make(chan rota.Entry, 16)}
+				bites(t, says, func(tb testing.TB) { c.run(newStoreTest(tb, func() rota.Store { return g }, WithLiar(g.lie))) })
+			})
+		}
+	}
+}
+
+// gullible shows what it is told, or says nothing of it.
+type gullible struct {
+	*MemStore
+	believes bool
+	lies     chan rota.Entry
+}
+
+func (g *gullible) Close() error       { return nil }
+func (g *gullible) Warnings() []string { return nil }
+
+func (g *gullible) lie(_ testing.TB, key string, value []byte, rev rota.Rev) {
+	if g.believes {
+		g.lies <- rota.Entry{Key: key, Value: value, Rev: rev}
+	}
+}
+
+func (g *gullible) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
+	return func(yield func([]rota.Entry, error) bool) {
+		for batch, err := range g.MemStore.Watch(ctx, prefix) {
+			select {
+			case lie := <-g.lies:
+				batch = append(batch, lie)
+			default:
+			}
+			if !yield(batch, err) {
+				return
+			}
+		}
+	}
+}
+
 // TestServerCasesBite shows the suite servers, and clients of them, that are
 // wrong in one way each.
 func TestServerCasesBite(t *testing.T) {

@@ -218,6 +218,8 @@ var faultWords = map[string]string{
 	"stall":        "the store answers nobody",
 	"roll-plan":    "the store loses its newest plans",
 	"roll-all":     "the store is restored from an old backup",
+	"failover":     "another server takes over, without the newest writes",
+	"outsider":     "a process starts while it is cut off",
 	"slow":         "handlers take long to stop",
 	"hung":         "handlers do not stop when asked",
 	"stubborn":     "nor when cancelled",

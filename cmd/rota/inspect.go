@@ -232,6 +232,9 @@ func printNotes(w io.Writer, st *rota.Status) {
 	for _, p := range sortedKeys(o.Bans) {
 		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
 	}
+	for _, c := range st.Conditions {
+		fmt.Fprintf(w, "condition: %s\n", c)
+	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
 			if m.State == "LIVE" || m.State == "LEAVING" {

@@ -130,6 +130,7 @@ var markWords = map[string]string{
 	"returned":        "a member came back and took its old place",
 	"holds":           "a new leader waited until every lease it could not know of was over",
 	"stuck":           "a partition was granted and did not start, and the leader noticed",
+	"retried":         "a source that had failed was tried again",
 }
 
 // meaning is the promise behind the name of an invariant, as an aside.

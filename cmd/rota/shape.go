@@ -29,6 +29,7 @@ type (
 		Partitions []partitionShape  `json:"partitions"`
 		Waits      []waitShape       `json:"waits"`
 		History    []planShape       `json:"history"`
+		Conditions []string          `json:"conditions"`
 	}
 	memberShape struct {
 		Name       string            `json:"name"`
@@ -77,7 +78,7 @@ func shapeStatus(st *rota.Status, now time.Time) statusShape {
 	out := statusShape{Group: st.Group, Leader: st.Leader, LeaderName: st.LeaderName(), Term: st.Term, Plan: st.Plan, Gen: st.Gen,
 		Phase: string(st.Phase), Hold: st.Hold, Mode: string(st.Mode), Class: st.Class.String(), Frozen: st.Orders.Freeze,
 		Paused: list(st.Orders.Paused), Drained: list(st.Orders.Drains), Pins: map[string]string{},
-		Members: []memberShape{}, Partitions: []partitionShape{}, Waits: []waitShape{}, History: []planShape{}}
+		Members: []memberShape{}, Partitions: []partitionShape{}, Waits: []waitShape{}, History: []planShape{}, Conditions: list(st.Conditions)}
 	maps.Copy(out.Pins, st.Orders.Pins)
 	live, ended := memberOrder(st)
 	for _, m := range append(live, ended...) {

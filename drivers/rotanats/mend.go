@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -37,8 +38,8 @@ func weak(c *jetstream.StreamConfig) string {
 // stay as they are. Several members may do this at once; they all ask for the same.
 // Without the right to change it the bucket is refused.
 func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
-	why := weak(c)
-	if why == "" {
+	why, unsealed := weak(c), sealKey(c) == nil
+	if why == "" && !unsealed {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, mendTime)
@@ -57,15 +58,28 @@ func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
 		if c.MaxMsgSize <= 0 || c.MaxMsgSize > maxValue {
 			raw.Config["max_msg_size"] = json.RawMessage(fmt.Sprint(maxValue))
 		}
+		if unsealed {
+			meta := maps.Clone(c.Metadata)
+			if meta == nil {
+				meta = map[string]string{}
+			}
+			meta[metaSeal] = newSeal()
+			raw.Config["metadata"], _ = json.Marshal(meta)
+		}
 		var done streamInfo
 		if err = s.ask(ctx, "STREAM.UPDATE."+s.stream(), raw.Config, &done); err == nil {
 			*c = done.Config
 			if why = weak(c); why == "" {
-				s.set.log.Info("bucket changed: no roll-ups, no purges, a limit for values", "bucket", s.name)
+				s.set.log.Info("bucket changed: no roll-ups, no purges, a limit for values, a seal", "bucket", s.name)
 				return nil
 			}
 			err = errors.New("the server has not changed it")
 		}
+	}
+	if why == "" {
+		s.warn(fmt.Sprintf("bucket %s has no seal, so each change of a record is read again before it is believed. "+
+			"Start rota once with the right to publish to $JS.API.STREAM.UPDATE.%s (%v)", s.name, s.stream(), err))
+		return nil
 	}
 	return fmt.Errorf("rotanats: bucket %s is not safe: %s. To change it, run: nats stream edit %s --no-allow-rollup --deny-purge --max-msg-size=%d; "+
 		"or start rota once with the right to publish to $JS.API.STREAM.UPDATE.%s (%w)", s.name, why, s.stream(), maxValue, s.stream(), err)

@@ -44,6 +44,10 @@ type store struct {
 	memory bool   // to be made in the server's memory
 	mu     sync.Mutex
 	bucket *bucket // as the server has it; nil until it was looked at
+	seal   []byte  // the key of its seals; nil if there is none
+
+	warnings []string // not told yet
+	warned   map[string]time.Time
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
@@ -246,6 +250,9 @@ func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev ro
 		msg.Header = h
 	}
 	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
+	if key := s.sealing(); key != nil {
+		msg.Header.Set(headerSeal, seal(key, msg.Subject, msg.Header.Get(headerOperation), value))
+	}
 	r, err := s.request(ctx, msg)
 	if errors.Is(err, nats.ErrNoResponders) {
 		s.forget() // no stream, or no leader of it
@@ -388,6 +395,7 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	if err := s.mend(ctx, &info.Config); err != nil {
 		return nil, err
 	}
+	s.sealWith(&info.Config)
 	if info.Cluster != nil && info.Cluster.Name != "" {
 		if err := s.reached(ctx); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
@@ -405,6 +413,9 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 func (s *store) made(ctx context.Context) (time.Time, error) {
 	var info streamInfo
 	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
+	if err == nil {
+		s.sealWith(&info.Config) // somebody may have mended it
+	}
 	return info.Created, err
 }
 
@@ -430,6 +441,7 @@ func (s *store) config() *jetstream.StreamConfig {
 		Storage: storage, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true, AllowMsgTTL: true,
 		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
 		Replicas:  s.set.replicas,
+		Metadata:  map[string]string{metaSeal: newSeal()},
 	}
 }
 

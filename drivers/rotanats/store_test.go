@@ -2,10 +2,14 @@ package rotanats_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -22,7 +26,8 @@ func TestStoreOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartNATS(t)
 	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(s.URL()) }, rotatest.WithServer(s),
-		rotatest.WithWire(s.Addr(), func(_ testing.TB, addr string) rota.Store { return rotanats.Store("nats://" + addr) }))
+		rotatest.WithWire(s.Addr(), func(_ testing.TB, addr string) rota.Store { return rotanats.Store("nats://" + addr) }),
+		rotatest.WithLiar(liar(s.URL())))
 }
 
 // TestWatchMissesNothingAtItsBeginning lets one write fall into the first moments
@@ -77,6 +82,28 @@ func TestWatchMissesNothingAtItsBeginning(t *testing.T) {
 			}
 		}
 		if err := w.Delete(t.Context(), "dir/k", rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// liar publishes what looks like an echo of the server.
+func liar(url string) rotatest.Liar {
+	return func(t testing.TB, key string, value []byte, rev rota.Rev) {
+		nc, err := nats.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		msg := nats.NewMsg("_rota.rota." + strings.ReplaceAll(key, "/", "."))
+		msg.Data = value
+		msg.Header.Set("Nats-Sequence", fmt.Sprint(uint64(rev)))
+		msg.Header.Set("Nats-Stream", "KV_rota")
+		msg.Header.Set("Rota-Seal", "c29tZSBzZWFsIG9mIG1pbmU")
+		if err := nc.PublishMsg(msg); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}

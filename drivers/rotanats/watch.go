@@ -40,18 +40,23 @@ type watch struct {
 	wake  chan struct{}     // holds one token while there may be something to take
 	look  chan struct{}     // holds one token when everything is to be read again
 	doubt chan struct{}     // holds one token when the bucket may be another
+	hints map[string]uint64 // key → revision that an unproven echo tells of
+	hint  chan struct{}     // holds one token while there are hints
 }
 
 func newWatch(s *store, prefix string) *watch {
 	return &watch{s: s, prefix: prefix, seen: map[string]uint64{}, live: map[string]bool{}, at: map[string]int{},
-		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), doubt: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
+		hints: map[string]uint64{}, hint: make(chan struct{}, 1)}
 }
 
 // How soon and how often everything is read again.
 const (
 	secondLook = 200 * time.Millisecond
 	lookEvery  = 30 * time.Second
-	doubtEvery = time.Second // at most; a revision that is merely late is no rarity
+	doubtEvery = time.Second            // at most; a revision that is merely late is no rarity
+	hintEvery  = 100 * time.Millisecond // at most; the first is followed at once
+	mostHints  = 64                     // keys; with more, everything is read
 )
 
 var (
@@ -286,6 +291,7 @@ func (w *watch) keepLooking(ctx context.Context, clustered bool) {
 		next.Reset(secondLook)
 	}
 	doubt, calm := w.doubt, (<-chan time.Time)(nil)
+	hint, rest := w.hint, (<-chan time.Time)(nil)
 	for {
 		var err error
 		select {
@@ -305,6 +311,11 @@ func (w *watch) keepLooking(ctx context.Context, clustered bool) {
 			doubt, calm = nil, time.After(doubtEvery)
 		case <-calm:
 			doubt = w.doubt
+		case <-hint:
+			err = w.follow(ctx)
+			hint, rest = nil, time.After(hintEvery)
+		case <-rest:
+			hint = w.hint
 		}
 		if err != nil {
 			w.fail(fmt.Errorf("%w: %w", errMissed, err))
@@ -319,8 +330,59 @@ func (w *watch) heard(msg *nats.Msg) {
 	if err != nil {
 		return // somebody else's: the server numbers all it repeats
 	}
-	key := strings.ReplaceAll(strings.TrimPrefix(msg.Subject, "_rota."+w.s.name+"."), ".", "/")
+	name := strings.TrimPrefix(msg.Subject, "_rota."+w.s.name+".")
+	key := strings.ReplaceAll(name, ".", "/")
+	if !sealed(w.s.sealing(), "$KV."+w.s.name+"."+name, msg) {
+		w.heed(key, rev)
+		return
+	}
 	w.show(rota.Entry{Key: key, Value: msg.Data, Rev: rota.Rev(rev), Deleted: msg.Header.Get(headerOperation) != ""})
+}
+
+// heed takes a hint: somebody says that key has changed, and nothing proves it.
+func (w *watch) heed(key string, rev uint64) {
+	w.mu.Lock()
+	if len(w.hints) < mostHints || w.hints[key] != 0 {
+		w.hints[key] = max(w.hints[key], rev)
+	} else {
+		poke(w.look)
+	}
+	w.mu.Unlock()
+	poke(w.hint)
+}
+
+// follow reads what hints tell of. A revision that the store has not reached is a
+// lie. The key of the seals is asked for, too: if the bucket was given another, all
+// echoes are hints until it is known.
+func (w *watch) follow(ctx context.Context) error {
+	w.mu.Lock()
+	hints := w.hints
+	w.hints = map[string]uint64{}
+	w.mu.Unlock()
+	made, err := w.s.made(ctx)
+	if err == nil {
+		err = w.same(made)
+	}
+	if err != nil {
+		return err
+	}
+	var keys []string
+	for k := range hints {
+		if checkKey(k) == nil {
+			keys = append(keys, k)
+		}
+	}
+	err = w.s.getAll(ctx, keys, func(e rota.Entry) {
+		if uint64(e.Rev) >= hints[e.Key] {
+			delete(hints, e.Key)
+		}
+		w.show(e)
+	})
+	if err == nil && len(hints) > 0 {
+		w.s.warn(fmt.Sprintf("somebody who is not the server tells of changes on _rota.%s.> that are not so, of %d keys: "+
+			"they are not believed. Nobody but the server should be allowed to publish there", w.s.name, len(hints)))
+	}
+	return err
 }
 
 // show adds a version to the news if it is newer than what was shown.

@@ -60,7 +60,7 @@ func (n *Node) readCells() {
 	}
 	if c := &n.rosterCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
 		c.flight, c.floor = Get, rosterVer(n.roster)
-		if n.plan != nil && !n.plan.Hold && !mutLostRoster {
+		if !n.plan.Hold && !mutLostRoster {
 			c.floor = max(c.floor, n.plan.Roster) // it was there before the plan was
 		}
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
@@ -263,7 +263,6 @@ func (n *Node) nextIncarnation(seen uint32) uint32 {
 func (n *Node) bumpPlan(ev *Event) {
 	next := &record.Plan{Term: 1, Hold: !mutNoHold, Mode: n.cfg.Mode}
 	var prev Rev
-	seen := n.inc
 	if ev.Outcome == OK {
 		e := &ev.Entries[0]
 		if e.Plan.Incarnation > n.inc {
@@ -272,14 +271,13 @@ func (n *Node) bumpPlan(ev *Event) {
 		}
 		*next = *e.Plan.Full()
 		prev = e.Rev
-		seen = max(seen, e.Plan.Incarnation)
 	}
 	next.Gen++
 	next.Decided = next.Gen
 	next.Leader = 0
 	next.Hold = !mutNoHold
 	next.Server = n.server
-	next.Incarnation = n.nextIncarnation(seen)
+	next.Incarnation = n.nextIncarnation(n.inc)
 	n.putPlan(next, prev)
 }
 
@@ -321,7 +319,7 @@ func (n *Node) tookRoster(ev *Event) {
 	}
 	n.lead.gotRoster = true
 	switch {
-	case n.plan == nil || rosterVer(found) >= max(n.plan.Roster, c.floor):
+	case rosterVer(found) >= max(n.plan.Roster, c.floor):
 		if found != nil {
 			n.sawRoster(found, rev)
 		}
@@ -330,13 +328,12 @@ func (n *Node) tookRoster(ev *Event) {
 		// lost roster said binds nobody, so begin from the one that is there.
 		n.lead.minRoster = max(n.plan.Roster, c.floor)
 		n.roster, c.rev, n.lead.rosterStale = found, rev, true
-	case n.Leads() && n.lead.taking || rosterVer(found) < c.floor:
+	case rosterVer(found) < c.floor:
 		n.storeLost()
 	default:
 		// The plan obeys a roster that is not in sight. What its IDs mean is
 		// never guessed.
-		n.lead.gotRoster = false
-		c.want, c.wait = true, n.now.Add(n.cfg.Heartbeat)
+		c.wait = n.now.Add(n.cfg.Heartbeat) // apply asks for it again
 		n.do(Action{Do: DoNote, Note: NoteNoRoster})
 	}
 }

@@ -227,11 +227,9 @@ func New(cfg *Config) *Node {
 		cfg:     cfg,
 		wake:    Never,
 		leaving: Never,
-		endBy:   Never,
 		vacant:  Never,
 		lead:    newLead(),
 		era:     cfg.Era,
-		own:     own{due: Never, lease: 0},
 		poll:    Never, listPoll: Never,
 	}
 }
@@ -246,9 +244,6 @@ func (n *Node) Step(now Time, ev Event) []Action { return n.Steps(now, []Event{e
 func (n *Node) Steps(now Time, evs []Event) []Action {
 	n.out = n.out[:0]
 	n.now = max(n.now, now)
-	if n.ended {
-		return nil
-	}
 	news := n.now >= n.wake
 	for i := range evs {
 		if n.ended {

@@ -181,7 +181,6 @@ func (d *draft) release() {
 			d.free(r)
 		case n.gaveUpRow(p.rec, id, r):
 			n.graceFor(id, r.Owner)
-			r.To = 0
 			d.free(r)
 		}
 	}
@@ -213,7 +212,7 @@ func (n *Node) rosterKnown() bool {
 
 // rosterRight: the roster is there and says what source and orders say.
 func (n *Node) rosterRight() bool {
-	return n.roster != nil && !n.lead.rosterStale && n.rosterPut == nil && !n.rosterCell.want
+	return n.roster != nil && !n.lead.rosterStale && !n.rosterCell.want
 }
 
 // wanted tells whether there is something to plan for, and what.
@@ -264,20 +263,18 @@ func (d *draft) ownerless() bool {
 	return false
 }
 
-// stranded: a free row that no grant will reach. It has nowhere to go; or its
-// seat is not kept any more; or, late, it missed the barrier of an eager plan.
+// stranded: a free row that no grant will reach. It has nowhere to go; or, late,
+// it missed the barrier of an eager plan. A seat that is not kept any more is no
+// row's matter: the plan's members are then not those that live.
 func (d *draft) stranded(r *record.Row, late bool) bool {
 	if r.State != record.Free {
 		return false
 	}
-	p := d.n.peer(r.To)
 	switch r.Reason {
 	case record.Unplaced:
 		return true
-	case record.Returning:
-		return p == nil || !d.n.seat(p)
 	case record.NoReason:
-		return p == nil || !p.is(record.Live) || late
+		return !d.n.peer(r.To).is(record.Live) || late
 	}
 	return false
 }
@@ -465,7 +462,7 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 	case t == 0:
 		return record.Unplaced
 	}
-	if p := n.peer(t); p != nil && !p.is(record.Live) {
+	if !n.peer(t).is(record.Live) {
 		return record.Returning
 	}
 	return record.NoReason
@@ -477,11 +474,10 @@ func (n *Node) paused(name string) bool {
 	return n.orders != nil && slices.Contains(n.orders.Pauses, name) && !mutNoPause
 }
 
-// grant gives free rows to their targets: never while a hold lasts and, in
-// eager mode, not before everything has stopped.
+// grant gives free rows to their targets: in eager mode not before everything
+// has stopped. While a hold lasts nothing is drafted at all.
 func (d *draft) grant() {
-	n, next := d.n, &d.next
-	if next.Hold || d.barred() {
+	if d.barred() {
 		return
 	}
 	for i := range d.rows {
@@ -489,15 +485,14 @@ func (d *draft) grant() {
 		if r.State != record.Free || r.To == 0 || r.Reason != record.NoReason {
 			continue
 		}
-		p := n.peer(r.To)
-		if p == nil || !p.is(record.Live) || !(d.planned && p.line != plan.None || !d.planned && p.planned) {
+		if !d.n.peer(r.To).is(record.Live) {
 			continue
 		}
 		assert(r.Token.Counter() < 1<<32-1, "a partition was granted four billion times")
 		*r = record.Row{
 			State: record.Owned,
 			Owner: r.To,
-			Token: record.MakeToken(next.Incarnation, r.Token.Counter()+1),
+			Token: record.MakeToken(d.next.Incarnation, r.Token.Counter()+1),
 			Rev:   d.gen,
 		}
 		d.changed = true

@@ -46,7 +46,7 @@ type lead struct {
 // A miss counts listings in a row that lacked a partition.
 type miss struct {
 	id record.ID
-	n  uint8
+	n  int
 }
 
 // An await is one row of the wait set: not yet where the plan wants it.

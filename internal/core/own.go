@@ -44,7 +44,7 @@ const longAgo Time = -1 << 62
 // beat writes the own record when it is due, changed or in doubt.
 func (n *Node) beat() {
 	o := &n.own
-	if n.ended || o.flight != NoVerb || o.due == Never {
+	if n.ended || o.flight != NoVerb {
 		return
 	}
 	over := o.state == record.Left
@@ -109,7 +109,7 @@ func (n *Node) tookPut(ev *Event) {
 		o.reread, o.dirty, o.wait = true, true, n.now
 		return
 	}
-	o.rev, o.missing = ev.Rev, false
+	o.rev = ev.Rev
 	n.confirmed(o.sent[len(o.sent)-1], o.put, ev.Rev)
 	if o.put.State == record.Left {
 		n.leftFor(ByLeave)
@@ -173,7 +173,7 @@ func (n *Node) readBack(e *Entry) {
 	case m.State == record.Left && i >= 0:
 		n.leftFor(ByLeave)
 	case m.State == record.Evicted:
-		o.rev, o.dirty = e.Rev, true // so that LEFT can be said once all is stopped
+		o.rev = e.Rev // so that LEFT can be said once all is stopped
 		n.end(ByFence)
 	case !alive || i < 0:
 		o.rev = 0
@@ -222,7 +222,7 @@ func (n *Node) recordGone() {
 // keepLease stops everything before the lease ends, and gives up hope when it
 // does not come back.
 func (n *Node) keepLease() {
-	if n.own.due == Never || mutNoSelfStop {
+	if mutNoSelfStop {
 		return
 	}
 	lease := n.own.lease
@@ -248,7 +248,7 @@ func (n *Node) keepLease() {
 		if n.own.known == 0 {
 			from = n.born.Add(n.cfg.Lease) // never had one: hope a little longer
 		}
-		if n.reached(from.Add(n.cfg.Orphan)) && (n.lapsed || n.own.known == 0) {
+		if n.reached(from.Add(n.cfg.Orphan)) {
 			n.end(ByOrphan)
 		}
 	}
@@ -270,7 +270,7 @@ func (n *Node) abort() {
 // end closes the session: nothing is started any more and everything is
 // cancelled; when all has stopped the session says so if it can, and is over.
 func (n *Node) end(cause Cause) {
-	if n.cause != NotEnded || n.ended {
+	if n.cause != NotEnded {
 		return
 	}
 	n.cause = cause
@@ -304,10 +304,7 @@ func (n *Node) finish() {
 }
 
 func (n *Node) leftFor(cause Cause) {
-	if n.ended {
-		return
-	}
-	if n.cause != NotEnded && n.cause != ByLeave {
+	if n.cause != NotEnded {
 		cause = n.cause
 	}
 	n.cause, n.ended, n.wake = cause, true, Never

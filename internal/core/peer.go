@@ -38,7 +38,8 @@ const (
 	toldEnded
 )
 
-func (p *peer) is(s record.MemberState) bool { return p.rec != nil && p.rec.State == s }
+// is tells whether the peer, if there is one, is known to be in state s.
+func (p *peer) is(s record.MemberState) bool { return p != nil && p.rec != nil && p.rec.State == s }
 
 // over tells whether the peer's session can run nothing any more.
 func (p *peer) over() bool {

@@ -104,13 +104,13 @@ func (d *draft) avoid(id record.ID, name string, members []record.Session) []int
 	return sc.avoid[from:len(sc.avoid):len(sc.avoid)]
 }
 
-// limit is how many partitions a member says it can take; 0 means any number.
+// limit is how many partitions a member says it can take; 0 or less, and what is
+// no number, means any number.
 func limit(m *record.Member) int {
 	for _, l := range m.Labels {
 		if l.Key == "limit" {
-			if v, err := strconv.Atoi(l.Value); err == nil && v > 0 {
-				return v
-			}
+			v, _ := strconv.Atoi(l.Value)
+			return v
 		}
 	}
 	return 0
@@ -120,7 +120,7 @@ func limit(m *record.Member) int {
 // for as long as its rows would have waited.
 func (d *draft) countReturns(members []record.Session) {
 	n := d.n
-	if n.cfg.Return <= 0 {
+	if n.cfg.Return == 0 {
 		return
 	}
 	var out []record.Return

@@ -91,7 +91,7 @@ func (n *Node) deriveRoster() *record.Roster {
 			ids[e.Name] = i
 		}
 	}
-	changed := n.roster == nil || n.roster.Ver < n.plan.Roster
+	changed := n.roster == nil || n.roster.Ver < max(n.plan.Roster, l.minRoster) // a lost one was newer
 	want := func(p record.Partition) {
 		i, known := ids[p.Name]
 		if mutReuseIDs && !known {
@@ -104,7 +104,7 @@ func (n *Node) deriveRoster() *record.Roster {
 			changed = true
 		}
 		ids[p.Name] = i
-		if e := &next.Entries[i]; e.Name != p.Name || e.Removed || !slices.Equal(e.Meta, p.Meta) {
+		if e := &next.Entries[i]; e.Removed || !slices.Equal(e.Meta, p.Meta) {
 			*e, changed = p, true
 		}
 	}
@@ -116,7 +116,7 @@ func (n *Node) deriveRoster() *record.Roster {
 	}
 	if n.orders != nil {
 		for _, name := range n.orders.Add {
-			if i, ok := ids[name]; !removed(name) && (!ok || next.Entries[i].Removed || !n.lists(name)) {
+			if !removed(name) && !n.lists(name) {
 				want(record.Partition{Name: name, Meta: n.metaFor(name, nil)})
 			}
 		}

@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -67,8 +68,7 @@ func (n *Node) apply() {
 
 // told tells whether the newest record sent already acknowledges generation rev.
 func (n *Node) told(rev uint64) bool {
-	m := n.own.put
-	return m != nil && m.AckInc == n.ackInc && m.AckGen >= rev
+	return n.own.put.AckGen >= rev
 }
 
 func rosterVer(r *record.Roster) uint64 {
@@ -121,8 +121,7 @@ func (n *Node) mayStart() bool {
 	if n.plan != nil && n.plan.Hold && !mutStartInHold {
 		return false
 	}
-	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck &&
-		n.own.known > 0 && (n.now < n.own.lease.Add(-n.cfg.Margin) || mutNoSelfStop)
+	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck
 }
 
 func (n *Node) hasGivenUp(id record.ID) bool {
@@ -211,7 +210,7 @@ func (n *Node) tookRun(ev *Event) {
 // accepts would cost a heartbeat.
 func tidy(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
@@ -228,7 +227,7 @@ func tidy(s string) string {
 // leave walks a leaver out: it keeps working until the plan has taken its rows,
 // but not for longer than it takes to see that nobody will.
 func (n *Node) leave() {
-	if n.leaving == Never || n.cause != NotEnded || n.ended {
+	if n.leaving == Never || n.cause != NotEnded {
 		return
 	}
 	if n.own.state == record.Live {

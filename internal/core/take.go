@@ -110,18 +110,14 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 	switch {
 	case e.Session == n.cfg.Session:
 		// Others may end a session; the sooner it knows the better.
-		if e.Deleted || e.Member.State > record.Leaving && e.Rev != n.own.rev {
-			n.own.reread = n.own.flight == NoVerb && n.own.known > 0 && n.cause == NotEnded || n.own.reread
+		if e.Deleted || e.Member.State > record.Leaving {
+			n.own.reread = n.own.flight == NoVerb || n.own.reread
 			return true
 		}
 		return false
 	case e.Deleted:
 		if p := n.peer(e.Session); p != nil {
-			if p.over() && !n.named(e.Session) {
-				n.dropPeer(e.Session)
-			} else {
-				p.reread = true
-			}
+			p.reread = true // what a watch does not show proves nothing: look
 		}
 		return true
 	}
@@ -149,7 +145,7 @@ func (n *Node) waitsForTwin(m *record.Member) bool {
 // proven: the kernel saw the process of s exit, so nobody needs to wait for its
 // lease. The proof is permanent: a conflict is just tried again.
 func (n *Node) proven(s record.Session) {
-	if s == n.cfg.Session || mutGuardWaits {
+	if mutGuardWaits {
 		return
 	}
 	p := n.addPeer(s)

@@ -26,7 +26,7 @@ const None = -1
 
 // A Member is one that partitions may be placed on, in joining order.
 type Member struct {
-	Limit    int     // most partitions it may own; 0 means no limit
+	Limit    int     // most partitions it may own; 0 or less means no limit
 	Capacity float64 // how much it is to be given, for Pack; 0 means Packing.Capacity
 	Closed   bool    // drained: owns nothing, and pins to it are ignored
 	Reserved bool    // absent but expected back: keeps what it has, gets nothing more, gives nothing up; wins over Closed

@@ -88,7 +88,7 @@ var Verbs = map[string]string{
 	"begin":    "NAME PARTITION: a handler begins an effect on a sink that checks tokens",
 	"land":     "[NAME…]: the effects that are under way, or those of some, reach the sink",
 	"order":    "pause|resume|remove|add|pin|unpin|ban|unban|drain|undrain|freeze|thaw|set …: an operator's order",
-	"store":    "stalls DURATION|loses DURATION|loses plan DURATION|loses roster DURATION|deletes NAME|becomes ID|refuses plans|works",
+	"store":    "stalls DURATION|loses DURATION|loses plan DURATION|loses roster DURATION|loses orders DURATION|deletes NAME|becomes ID|refuses plans|works",
 	"bug":      "NAME: the member ends on a bug, having stopped everything",
 	"who":      "show who owns what",
 	"records":  "show the members' records",

@@ -265,8 +265,8 @@ func (s *Stage) store(args []string) error {
 	case "loses":
 		only := core.NoCell // everything
 		if len(args) == 3 {
-			if only = map[string]core.Cell{"plan": core.PlanCell, "roster": core.RosterCell}[args[1]]; only == core.NoCell {
-				return fmt.Errorf("the store loses a plan or a roster, not %q", args[1])
+			if only = map[string]core.Cell{"plan": core.PlanCell, "roster": core.RosterCell, "orders": core.OrdersCell}[args[1]]; only == core.NoCell {
+				return fmt.Errorf("the store loses a plan, a roster or orders, not %q", args[1])
 			}
 		}
 		d, err := duration(args, len(args)-1)

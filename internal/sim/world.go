@@ -255,7 +255,7 @@ func (w *World) session(h *host) record.Session {
 
 // identify tells h which server the store is connected to, if it can ask.
 func (w *World) identify(h *host) {
-	if h.up && !h.cutIn && !h.cutOut && h.server != w.server {
+	if h.up && !h.cutIn && !h.cutOut && !h.noReads && h.server != w.server {
 		h.server = w.server
 		w.push(w.now+w.delay(h), item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Server, Text: w.server}})
 	}
