@@ -236,6 +236,17 @@ func listing(names ...string) func() ([]rota.Partition, error) {
 	}
 }
 
+// partial lists q0 and tells what it leaves out.
+func partial(left ...string) func() ([]rota.Partition, error) {
+	return func() ([]rota.Partition, error) {
+		var errs []error
+		for _, l := range left {
+			errs = append(errs, fmt.Errorf("%w: %s", rota.ErrPartial, l))
+		}
+		return []rota.Partition{{Name: "q0"}}, errors.Join(errs...)
+	}
+}
+
 func silent() ([]rota.Partition, error) { return nil, errors.New("nobody there") }
 
 // What only the source can tell is refused by Run, if the source tells it first
@@ -255,7 +266,12 @@ func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 		{"good", answers{listing("q0")}, good, ""},
 		{"none", answers{listing()}, "no partition at all|name at least one", ""},
 		{"twice", answers{listing("a", "b", "a")}, `"a" twice|must differ`, ""},
-		{"empty name", answers{listing("a", "")}, "partition 1 is empty|name it", ""},
+		{"empty name", answers{listing("")}, "partition 0 is empty|name it", ""},
+		{"a bad name among good ones", answers{listing("q0", "")}, good, "not served: partition is empty"},
+		{"a control character among good ones", answers{listing("q0", "a\x01")}, good, `not served: partition "a\x01" has control characters`},
+		{"no text among good ones", answers{listing("a\xff", "q0")}, good, `not served: partition "a\xff" is not valid UTF-8`},
+		{"too long among good ones", answers{listing(strings.Repeat("n", 257), "q0")}, good, "is 257 bytes long"},
+		{"not all", answers{partial("a of 7", "b of 7")}, good, "the source does not list everything: a of 7\nthe source does not list everything: b of 7"},
 		{"control character", answers{listing("a\x00")}, `partition 0 "a\x00"|control characters|leave them out`, ""},
 		{"no text", answers{listing("a\xff")}, `partition 0 "a\xff"|UTF-8`, ""},
 		{"longest name", answers{listing("q0", strings.Repeat("n", 256))}, good, ""},
@@ -300,6 +316,9 @@ func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 				}
 				if !strings.Contains(told, c.told) {
 					t.Errorf("told %q, want %q", told, c.told)
+				}
+				if n := strings.Count(told, c.told); strings.HasPrefix(c.told, "not served") && n != 1 {
+					t.Errorf("%q was told %d times", c.told, n)
 				}
 			})
 		})

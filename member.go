@@ -45,6 +45,7 @@ type Member struct {
 	cur    atomic.Pointer[session]
 	hold   func() // tests freeze a member by blocking here
 	listed bool   // the source has answered once; the session's own
+	said   said   // conditions that are told once
 	joins  int    // sessions so far, the running one included
 	ended  chan struct{}
 }

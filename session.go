@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -377,14 +378,46 @@ func (s *session) ask() {
 	if l, ok := s.m.cfg.Source.(Lister); ok {
 		ev.Flag = l.ListsAll()
 	}
+	if errors.Is(err, ErrPartial) {
+		s.leftOut(parts(err))
+		err = nil
+	}
 	if err != nil {
 		ev.Outcome = core.Unknown
 		s.condition(fmt.Sprintf("the source does not tell its partitions: %v", err))
-	} else if ev.Listing, err = listing(list); err != nil {
-		ev.Outcome, ev.Text = core.Unknown, err.Error()
-		s.condition("the source lists what cannot be served: " + ev.Text)
+	} else {
+		var bad []error
+		if ev.Listing, bad, err = listing(list); err != nil {
+			ev.Outcome, ev.Text = core.Unknown, err.Error()
+			s.condition("the source lists what cannot be served: " + ev.Text)
+		}
+		s.leftOut(bad)
 	}
 	s.send(ev)
+}
+
+// mostLeftOut is how much of what is not listed is told one by one. Whoever may
+// publish can make up names, and must not crowd out other conditions.
+const mostLeftOut = 8
+
+// leftOut tells what of a listing is not served, once each.
+func (s *session) leftOut(bad []error) {
+	for i, b := range bad {
+		if i == mostLeftOut {
+			s.conditionOnce(fmt.Sprintf("the source lists more than %d names that cannot be served", mostLeftOut))
+			return
+		}
+		s.conditionOnce(strings.TrimPrefix(b.Error(), "rota: "))
+	}
+}
+
+// parts are the errors that were joined to this one.
+func parts(err error) []error {
+	j, ok := err.(interface{ Unwrap() []error })
+	if !ok || slices.ContainsFunc(j.Unwrap(), func(p error) bool { return !errors.Is(p, ErrPartial) }) {
+		return []error{err}
+	}
+	return j.Unwrap()
 }
 
 // errListing ends Run, also with Config.Rejoin: trying again would not help.
@@ -406,27 +439,35 @@ func (s *session) refuses(ev *core.Event) bool {
 	return true
 }
 
-// listing checks what a source lists.
-func listing(list []Partition) ([]record.Partition, error) {
+// listing checks what a source lists. Names that cannot be served are left out: in
+// many brokers whoever may publish can make up a partition, and must not keep the
+// leader from planning the others.
+func listing(list []Partition) (good []record.Partition, bad []error, err error) {
 	if len(list) == 0 {
-		return nil, errors.New("no partition at all: name at least one")
+		return nil, nil, errors.New("no partition at all: name at least one")
 	}
 	seen := map[string]bool{}
 	r := &record.Roster{Ver: 1}
+	var first error
 	for i, p := range list {
-		if err := checkName(fmt.Sprintf("partition %d", i), p.Name, 256); err != nil {
-			return nil, err
+		if err := checkName("partition", p.Name, 256); err != nil {
+			bad = append(bad, fmt.Errorf("not served: %w", err))
+			first = cmp.Or(first, checkName(fmt.Sprintf("partition %d", i), p.Name, 256))
+			continue
 		}
 		if seen[p.Name] {
-			return nil, fmt.Errorf("%q twice: names must differ", p.Name)
+			return nil, nil, fmt.Errorf("%q twice: names must differ", p.Name)
 		}
 		seen[p.Name] = true
 		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
 	}
-	if _, err := record.Encode(r); err != nil {
-		return nil, fmt.Errorf("%w: list less", err)
+	if len(r.Entries) == 0 {
+		return nil, nil, first
 	}
-	return r.Entries, nil
+	if _, err := record.Encode(r); err != nil {
+		return nil, bad, fmt.Errorf("%w: list less", err)
+	}
+	return r.Entries, bad, nil
 }
 
 // condition tells people something; it changes nothing.
@@ -434,6 +475,38 @@ func (s *session) condition(text string) {
 	s.m.log.Warn(text, "member", s.m.name)
 	s.conditions.add(text, time.Now())
 	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: text}))
+}
+
+// conditionOnce is condition for what may be found again and again: its event comes
+// once, its text stays on the heartbeats for as long as it is found. What others
+// can make up must not fill memory: after mostOnce texts all may be told again.
+func (s *session) conditionOnce(text string) {
+	if s.m.said.first(text) {
+		s.condition(text)
+	} else {
+		s.conditions.add(text, time.Now())
+	}
+}
+
+// said are texts that were told.
+type said struct {
+	mu    sync.Mutex
+	texts map[string]bool
+}
+
+const mostOnce = 1000
+
+func (s *said) first(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.texts[text] {
+		return false
+	}
+	if s.texts == nil || len(s.texts) == mostOnce {
+		s.texts = map[string]bool{}
+	}
+	s.texts[text] = true
+	return true
 }
 
 // conditions are those of the last minute: they ride on every heartbeat.

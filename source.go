@@ -8,7 +8,9 @@ import (
 
 // A Source is where messages come from: a broker's queues, a topic's partitions.
 type Source interface {
-	// Partitions lists what there is to consume. Only the leader asks.
+	// Partitions lists what there is to consume. Only the leader asks. A name that
+	// cannot be served is left out with a condition. So is what the source itself
+	// leaves out, if it returns a list together with an error that wraps ErrPartial.
 	Partitions(ctx context.Context) ([]Partition, error)
 
 	// Consume runs one partition for as long as this member owns it. Running it
@@ -42,6 +44,11 @@ var (
 	ErrDead = errors.New("rota: the message failed too often: dead-letter it")
 	ErrLost = errors.New("rota: the partition is not ours any more")
 )
+
+// ErrPartial is for a Source whose Partitions leaves something out: the list that
+// comes with it is served, and the error told as a condition. Of errors that were
+// joined each is told.
+var ErrPartial = errors.New("rota: the source does not list everything")
 
 // A Partition is something one member at a time consumes. Names are unique
 // within a source, valid UTF-8 without control characters, at most 256 bytes.

@@ -67,7 +67,7 @@ type seen struct {
 	at   int
 }
 
-func (s *seen) where() string { return fmt.Sprintf("%s:%d", s.file, s.at) }
+func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain(s.file), s.at) }
 
 // maxLine is the longest event line there may be: names are short.
 const maxLine = 1 << 20
@@ -83,7 +83,7 @@ func readLines(file string) ([]seen, error) {
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, usagef("%s:%d: longer than %d bytes: not an event line", file, n, maxLine)
+			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain(file), n, maxLine)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, usageError{err}
@@ -96,7 +96,7 @@ func readLines(file string) ([]seen, error) {
 				out = append(out, seen{l, file, n})
 			case last: // cut short: its member was killed while it wrote
 			default:
-				return nil, usagef("%s:%d: %v", file, n, err)
+				return nil, usagef("%s:%d: %v", plain(file), n, err)
 			}
 		}
 		if last {
@@ -237,11 +237,11 @@ type judge struct {
 func (j *judge) number(l *seen) {
 	if _, ok := j.who[l.Session]; !ok && l.Session != "" {
 		j.who[l.Session] = int32(len(j.names))
-		j.names = append(j.names, l.Member+" ("+l.Session+")")
+		j.names = append(j.names, plain(l.Member)+" ("+plain(l.Session)+")")
 	}
 	if _, ok := j.part[l.Partition]; !ok && aboutPartition[l.Event] {
 		j.part[l.Partition] = int32(len(j.parts))
-		j.parts = append(j.parts, l.Partition)
+		j.parts = append(j.parts, plain(l.Partition))
 	}
 }
 
@@ -255,6 +255,11 @@ func (j *judge) whoName(n int32) string {
 func (j *judge) partName(n int32) string { return j.parts[n] }
 
 func (j *judge) complain(l *seen, format string, args ...any) {
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = plain(text)
+		}
+	}
 	j.v.wrong = append(j.v.wrong, l.where()+": "+fmt.Sprintf(format, args...))
 }
 

@@ -31,7 +31,7 @@ type codedError struct {
 func (e codedError) Unwrap() error { return e.error }
 
 func unreachable(store string, err error) error {
-	return codedError{fmt.Errorf("the store %s cannot be reached: %w", redact(store), err), exitUnreachable}
+	return codedError{fmt.Errorf("the store %s cannot be reached: %w", redact(store), bare(err)), exitUnreachable}
 }
 
 // ended is how a member's end becomes the program's.

@@ -74,6 +74,8 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// From here on for people: all texts of others are made plain.
+	st, p, name = plainly(st), plainly(p), plain(name)
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	add("%s", whoHasIt(st, p))

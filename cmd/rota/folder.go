@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
 
@@ -35,10 +37,30 @@ func writeUpNote(dir string, n upNote) error {
 }
 
 func readUpNote(dir string) (n upNote) {
-	if b, err := os.ReadFile(filepath.Join(dir, upFile)); err == nil {
+	if b, err := readFolder(dir, upFile); err == nil {
 		json.Unmarshal(b, &n) // without it --group and --source have to be given
 	}
 	return n
+}
+
+// sharedFolder is --shared-folder.
+var sharedFolder atomic.Bool
+
+// folderOptions say whether a folder may be one that others can write to.
+func folderOptions() (opts []rotanats.Option) {
+	if sharedFolder.Load() {
+		opts = append(opts, rotanats.SharedFolder())
+	}
+	return opts
+}
+
+// readFolder reads a file of the folder, unless another user can have put it there.
+func readFolder(dir, name string) ([]byte, error) {
+	b, err := rotanats.ReadFolder(dir, name, folderOptions()...)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, natsWords(err)
+	}
+	return b, err
 }
 
 // served tells whether somebody serves the folder, or what to do about it.

@@ -280,7 +280,7 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 
 // log says that a message came, not what is in it: that is nobody's business.
 func (h *hand) log(_ context.Context, msg rota.Message) error {
-	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", msg.Partition, uint32(msg.Token), msg.ID, msg.Attempt, len(msg.Value))
+	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain(msg.Partition), uint32(msg.Token), plain(msg.ID), msg.Attempt, len(msg.Value))
 	return err
 }
 
@@ -289,14 +289,21 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 	if !ok {
 		return rota.ErrLost
 	}
-	return h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+	return h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
 }
 
-// post sends a message as a request. Any 2xx answer settles it.
+// bodyTime is how long the rest of an answer may take whose status is known. It
+// is read only so that the connection can be used again.
+const bodyTime = time.Second
+
+// post sends a message as a request. Any 2xx answer settles it, whatever becomes
+// of its body.
 func (h *hand) post(ctx context.Context, msg rota.Message) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
 	if err != nil {
-		return err
+		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
 	}
 	req.Header.Set("Content-Type", "application/octet-stream")
 	for _, a := range factsOf(h.group, msg) {
@@ -304,15 +311,14 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // its own text would name the URL, secrets and all
-		}
-		return fmt.Errorf("post to %s: %w", redact(h.deed.url), err)
+		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
 	}
 	defer res.Body.Close()
+	late := time.AfterFunc(bodyTime, cancel)
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
+	late.Stop()
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", redact(h.deed.url), res.Status)
+		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain(res.Status))
 	}
 	return nil
 }
@@ -328,7 +334,7 @@ func oneLine(r rune) rune {
 // asks it to end by SIGTERM, and it has the drain time for that.
 func (h *hand) own(ctx context.Context, own rota.Ownership) error {
 	defer h.enter(ctx)()
-	err := h.keeper.run(ctx, own, command{argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
+	err := h.keeper.run(ctx, own, command{about: own.Partition(), argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
 		out: h.stdout, err: os.Stderr, stop: own.Stop()})
 	select {
 	case <-own.Stop():

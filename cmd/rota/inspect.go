@@ -175,6 +175,7 @@ var classWords = map[rota.Class]string{
 }
 
 func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
+	st = plainly(st)
 	leader := "nobody leads"
 	if st.Leader != "" {
 		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
@@ -318,6 +319,7 @@ func labels(m map[string]string) string {
 }
 
 func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) error {
+	st = plainly(st)
 	tw := table(w)
 	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
 	if meta {

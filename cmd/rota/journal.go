@@ -66,12 +66,13 @@ type journal struct {
 	over bool // lines is closed
 }
 
-// openJournal writes to a file, appending, or to stdout if it is called -.
+// openJournal writes to a file, appending, or to stdout if it is called -. A new
+// file is its owner's alone: partitions, message ids and errors are in it.
 func openJournal(name, group string, trace bool, stdout io.Writer) (*journal, error) {
 	j := &journal{group: group, trace: trace, lines: make(chan line, 1<<16), done: make(chan struct{})}
 	var w io.Writer = stdout
 	if name != "-" {
-		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, usagef("--events: %v", err)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,18 +23,23 @@ type keeper struct {
 	proc   *exec.Cmd
 	holds  string        // what commands are held by: cgroup or process group
 	margin time.Duration // how long before the lease end commands are gone
+	env    []string      // what commands inherit
+	mark   mark          // what they carry
 	lost   func(error)   // the watchdog is gone: nobody would end the commands in time
 
 	mu   sync.Mutex
 	next int
 	cmds map[int]*running
 	down error
+	tell func(partition string, pid int, what string) // of a process that cannot be ended
 	done chan struct{}
 }
 
 // running is one command, as rota knows it.
 type running struct {
-	pid     int
+	about   string
+	id, pid int
+	fd      pidfd      // of its first process, if that was still ours when we heard of it
 	replies chan reply // started or failed, then gone
 }
 
@@ -57,6 +61,8 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 	}
 	proc := exec.Command("/proc/self/exe", append([]string{"watchdog"}, args...)...)
 	proc.Args[0] = "rota"
+	env := childEnv(os.Environ(), ownVariables(rootCmd()))
+	proc.Env = env
 	proc.Stderr = os.Stderr
 	proc.ExtraFiles = []*os.File{theirs}
 	proc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -64,7 +70,7 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 		conn.Close()
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
-	k := &keeper{conn: conn, proc: proc, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
+	k := &keeper{conn: conn, proc: proc, env: env, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
 	theirs.Close()
 	first, err := k.hear(make([]byte, maxPacket))
 	if err != nil || first.Is != "ready" {
@@ -72,7 +78,7 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 		proc.Wait()
 		return nil, fmt.Errorf("watchdog: it ended at once: %v", err)
 	}
-	k.holds = first.Text
+	k.holds, k.mark = first.Text, mark(first.Mark)
 	go k.listen()
 	return k, nil
 }
@@ -111,10 +117,25 @@ func (k *keeper) listen() {
 		k.mu.Lock()
 		c := k.cmds[r.ID]
 		if c != nil && r.Is == "started" {
-			c.pid = r.PID
+			c.id, c.pid, c.fd = r.ID, r.PID, k.hold(r)
+		}
+		if r.Is == "escaped" {
+			about, tell := "", k.tell
+			if c != nil {
+				about = c.about
+			}
+			k.mu.Unlock()
+			if tell != nil {
+				tell(about, r.PID, r.Text)
+			}
+			continue
 		}
 		if r.Is != "started" {
 			delete(k.cmds, r.ID)
+			if c != nil {
+				c.fd.Close()
+				c.pid, c.fd = 0, noPidfd
+			}
 		}
 		k.mu.Unlock()
 		if c != nil {
@@ -129,12 +150,12 @@ func (k *keeper) fail(err error) {
 	k.down = err
 	lost := k.lost
 	if len(k.cmds) > 0 {
-		killMarked(k.proc.Process.Pid)
+		killMarked(k.mark)
 	}
 	for _, c := range k.cmds {
-		if c.pid > 0 {
-			syscall.Kill(-c.pid, syscall.SIGKILL)
-		}
+		k.end(c)
+		c.fd.Close()
+		c.pid, c.fd = 0, noPidfd
 		close(c.replies)
 	}
 	k.cmds = nil
@@ -142,17 +163,34 @@ func (k *keeper) fail(err error) {
 	lost(err)
 }
 
-// killMarked ends whatever carries the mark of a watchdog that is gone.
-func killMarked(watchdog int) {
-	mark := []byte(commandMark + strconv.Itoa(watchdog) + ".")
-	for _, e := range entries("/proc") {
-		pid, err := strconv.Atoi(e)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if env, err := os.ReadFile("/proc/" + e + "/environ"); err == nil && bytes.Contains(env, mark) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+// onEscape says whom to tell of processes that cannot be ended.
+func (k *keeper) onEscape(tell func(partition string, pid int, what string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tell = tell
+}
+
+// hold holds the first process of a command that has started. When rota was
+// frozen, that was long ago, and its id may be a stranger's.
+func (k *keeper) hold(r reply) pidfd {
+	fd, err := openPid(r.PID)
+	if err != nil {
+		return noPidfd
+	}
+	if id, ok := k.mark.on(r.PID); !ok || id != r.ID || !fd.there() {
+		fd.Close()
+		return noPidfd
+	}
+	return fd
+}
+
+// end ends a command by ourselves, as far as one call can. k.mu is held.
+func (k *keeper) end(c *running) {
+	switch {
+	case c.fd != noPidfd:
+		c.fd.signalGroup(syscall.SIGKILL)
+	case c.pid > 0:
+		killIf(c.pid, func(pidfd) bool { id, ok := k.mark.on(c.pid); return ok && id == c.id })
 	}
 }
 
@@ -164,7 +202,7 @@ const sendTime = time.Second
 // does not do its work.
 func (k *keeper) kill() {
 	k.proc.Process.Kill()
-	killMarked(k.proc.Process.Pid)
+	killMarked(k.mark)
 }
 
 func (k *keeper) send(w wish, files ...*os.File) error {
@@ -190,8 +228,9 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 
 // A command is what to run.
 type command struct {
+	about string // the partition
 	argv  []string
-	env   []string // besides rota's own environment
+	env   []string // besides what every command inherits
 	stdin []byte
 	out   *os.File
 	err   *os.File
@@ -231,12 +270,12 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 		return err
 	}
 	defer in.Close()
-	r := &running{replies: make(chan reply, 2)}
+	r := &running{about: c.about, replies: make(chan reply, 2)}
 	id, err := k.enter(r)
 	if err != nil {
 		return err
 	}
-	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: append(os.Environ(), c.env...)}, in, c.out, c.err); err != nil {
+	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: slices.Concat(k.env, c.env)}, in, c.out, c.err); err != nil {
 		k.mu.Lock()
 		delete(k.cmds, id)
 		k.mu.Unlock()
@@ -315,11 +354,8 @@ func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64
 			end = nil
 			k.send(wish{Do: "kill", ID: id})
 			k.mu.Lock()
-			pid := r.pid
+			k.end(r) // also by ourselves: it is the watchdog that may be frozen
 			k.mu.Unlock()
-			if pid > 0 { // also by ourselves: it is the watchdog that may be frozen
-				syscall.Kill(-pid, syscall.SIGKILL)
-			}
 		case <-stop:
 			stop = nil
 			k.send(wish{Do: "term", ID: id})

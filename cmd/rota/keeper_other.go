@@ -21,6 +21,7 @@ type keeper struct{ holds string }
 type leaseholder interface{ Left() time.Duration }
 
 type command struct {
+	about     string
 	argv, env []string
 	stdin     []byte
 	out, err  *os.File
@@ -34,6 +35,8 @@ func startKeeper(time.Duration, func(error), ...string) (*keeper, error) { retur
 func (k *keeper) Close() error { return nil }
 
 func (k *keeper) kill() {}
+
+func (k *keeper) onEscape(func(string, int, string)) {}
 
 func (k *keeper) run(context.Context, leaseholder, command) error { return errNoKeeper }
 

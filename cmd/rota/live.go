@@ -146,7 +146,7 @@ func (v *live) tell(at time.Time, text string) {
 
 func (v *live) print(at time.Time, text string) {
 	d := max(at.Sub(v.began), 0)
-	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), text)
+	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain(text))
 	if !v.screen {
 		fmt.Fprintln(v.w, text)
 		return
@@ -157,6 +157,7 @@ func (v *live) print(at time.Time, text string) {
 
 // see takes a look at the whole group, and tells of members that others started.
 func (v *live) see(st *rota.Status) {
+	st = plainly(st)
 	v.st = st
 	ours := map[string]bool{}
 	v.sup.mu.Lock()

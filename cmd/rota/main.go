@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if code, silent := errors.AsType[silentExit](err); silent {
 		return int(code)
 	}
-	fmt.Fprintf(stderr, "rota: %v\n", err)
+	fmt.Fprintf(stderr, "rota: %s\n", plainLines(err.Error()))
 	if coded, ok := errors.AsType[codedError](err); ok {
 		return coded.code
 	}
@@ -74,7 +75,7 @@ act on a partition, and none is idle for longer than it must be.`,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap(), cmd.CommandPath())
+			return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, redactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
 		}
 		return usagef("%v; see %s --help", err, cmd.CommandPath())
 	})
@@ -97,6 +98,11 @@ act on a partition, and none is idle for longer than it must be.`,
 	)
 	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
+	root.PersistentFlags().BoolFunc("shared-folder", "use a folder that belongs to another user or that others may write to; they can replace what is in it", func(v string) error {
+		on, err := strconv.ParseBool(v)
+		sharedFolder.Store(on)
+		return err
+	})
 	return root
 }
 
@@ -131,7 +137,10 @@ func prepare(cmd *cobra.Command, began func()) {
 	if args := cmd.Args; args != nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
 		cmd.Args = func(cmd *cobra.Command, given []string) error {
 			err := args(cmd, given)
-			if err != nil && !strings.HasPrefix(err.Error(), "unknown") {
+			if err != nil && strings.HasPrefix(err.Error(), "unknown") {
+				return unknownArgument(cmd, given)
+			}
+			if err != nil {
 				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 			}
 			return err
@@ -140,6 +149,7 @@ func prepare(cmd *cobra.Command, began func()) {
 	if do := cmd.RunE; do != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			began()
+			warnOfSecrets(cmd)
 			if err := applySettings(cmd); err != nil {
 				return err
 			}
@@ -151,20 +161,26 @@ func prepare(cmd *cobra.Command, began func()) {
 	}
 }
 
+// unknownArgument is cobra's refusal of arguments where none are wanted. The
+// argument may be a URL whose flag was forgotten.
+func unknownArgument(cmd *cobra.Command, given []string) error {
+	return usagef("unknown command %q for %q", redactIfURL(given[0]), cmd.CommandPath())
+}
+
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+		return usagef("unknown command %q, did you mean %s?", redactIfURL(args[0]), strings.Join(near, " or "))
 	}
-	return usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+	return usagef("unknown command %q; see %s --help", redactIfURL(args[0]), cmd.CommandPath())
 }
 
 func knownTopic(help *cobra.Command, args []string) error {
 	_, rest, err := help.Root().Find(args)
 	if err != nil || len(rest) > 0 {
-		return usagef("no help on %q; see rota --help", strings.Join(args, " "))
+		return usagef("no help on %q; see rota --help", redactIfURL(strings.Join(args, " ")))
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -27,7 +26,7 @@ func embedStore(raw string) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Embed(strings.TrimPrefix(raw, "embed:")), nil
+	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), folderOptions()...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
@@ -45,7 +44,7 @@ func folderStore(raw string) (rota.Store, error) {
 // readAddress reads where a folder is served, and what lets clients in.
 func readAddress(dir string) (address, token string, err error) {
 	var note struct{ Address, Token string }
-	b, err := os.ReadFile(filepath.Join(dir, "rota.address"))
+	b, err := readFolder(dir, "rota.address")
 	if err != nil {
 		return "", "", err
 	}
@@ -68,7 +67,7 @@ func natsSource(raw string) (queueSource, error) {
 	if strings.Count(q.Get("subject"), "*") != 1 {
 		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
 	}
-	return queueSource{Source: rotanats.Source(raw)}, nil
+	return queueSource{Source: rotanats.Source(raw, folderOptions()...)}, nil
 }
 
 // parameters are those behind the question mark.
@@ -90,9 +89,10 @@ func (e plainError) Error() string { return string(e) }
 
 // dialNATS connects to what a source URL names, to publish there.
 func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
-	opts := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
-	address, _, _ := strings.Cut(raw, "?")
-	if dir, ok := strings.CutPrefix(address, "embed:"); ok {
+	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
+	address, opts := raw, []rotanats.Option(nil)
+	if dir, ok := strings.CutPrefix(raw, "embed:"); ok {
+		dir, _, _ = strings.Cut(dir, "?")
 		if err := served(dir); err != nil {
 			return nil, err
 		}
@@ -100,25 +100,11 @@ func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address = "nats://" + host
-		opts = append(opts, nats.Token(token))
+		address, opts = "nats://"+host, append(opts, rotanats.Token(token))
 	}
-	q := parameters(raw)
-	if v := q.Get("token"); v != "" {
-		opts = append(opts, nats.Token(v))
-	}
-	if v := q.Get("creds"); v != "" {
-		opts = append(opts, nats.UserCredentials(v))
-	}
-	if v := q.Get("ca"); v != "" {
-		opts = append(opts, nats.RootCAs(v))
-	}
-	if v := q.Get("cert"); v != "" {
-		opts = append(opts, nats.ClientCert(v, q.Get("key")))
-	}
-	nc, err := nats.Connect(address, opts...)
+	nc, err := rotanats.Connect(address, more, opts...)
 	if err != nil {
-		return nil, unreachable(raw, err)
+		return nil, unreachable(raw, natsWords(err))
 	}
 	return nc, ctx.Err()
 }

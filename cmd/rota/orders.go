@@ -179,7 +179,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 	defer store.Close()
 	var out []string
 	for _, n := range names(st) {
-		if strings.HasPrefix(n, typed) && !slices.Contains(args, n) {
+		if strings.HasPrefix(n, typed) && n == plain(n) && !slices.Contains(args, n) {
 			out = append(out, n)
 		}
 	}
@@ -216,9 +216,9 @@ func known(thing string, have []string, names ...string) error {
 			rest = fmt.Sprintf(" and %d more", len(have)-len(some))
 		}
 		if len(have) == 0 {
-			return fmt.Errorf("there is no %s called %q: there is none at all", thing, n)
+			return fmt.Errorf("there is no %s called %q: there is none at all", thing, redactIfURL(n))
 		}
-		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, n, strings.Join(some, ", "), rest)
+		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plains(some), ", "), rest)
 	}
 	return nil
 }

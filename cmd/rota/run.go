@@ -148,6 +148,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err != nil {
 		return usageError{flagWords(err)}
 	}
+	if h.keeper != nil {
+		h.keeper.onEscape(func(partition string, pid int, what string) {
+			cfg.Trace(rota.Event{Kind: rota.EventCondition, Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(partition, pid, what)})
+		})
+	}
 	if f.tether {
 		ctx = tethered(ctx, stdin, f.lease)
 	}
@@ -163,7 +168,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	if h.roll != nil {
 		if err := reachSource(ctx, h.roll); err != nil {
-			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), err), exitUnreachable}
+			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable}
 		}
 	}
 	if j != nil && f.tally > 0 {
@@ -175,6 +180,15 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		c.Close()
 	}
 	return ended(err)
+}
+
+// escapeWords tells of a process of another user that a command has left.
+func escapeWords(partition string, pid int, what string) string {
+	whose := "a command"
+	if partition != "" {
+		whose = "the command of " + plain(partition)
+	}
+	return fmt.Sprintf("process %d (%s) has escaped: %s started it, and rota may not end it, for it is another user's", pid, plain(what), whose)
 }
 
 // leastExec is the shortest lease with commands.
@@ -224,7 +238,7 @@ func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, e
 		return nil, nil, nil, usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", redact(f.source))
 	case qs.names != nil:
 		if h.deed, err = parseDeed("own", f.own); err == nil && h.deed.kind != "exec" {
-			err = usagef("--own %q: want exec:CMD", f.own)
+			err = usagef("--own %q: want exec:CMD", redactIfURL(f.own))
 		}
 		src = rota.Func(qs.names, h.own)
 	default:
@@ -268,7 +282,7 @@ func flagWords(err error) error {
 
 // abort ends the process: a handler outlived its time, or the watchdog is gone.
 func (f *memberFlags) abort(stderr io.Writer, j *journal, err error) {
-	fmt.Fprintln(stderr, "rota: aborted:", strings.TrimPrefix(err.Error(), "rota: "))
+	fmt.Fprintln(stderr, "rota: aborted:", plainLines(strings.TrimPrefix(err.Error(), "rota: ")))
 	if j != nil {
 		written := make(chan struct{})
 		go func() {

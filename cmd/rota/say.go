@@ -9,6 +9,9 @@ import (
 // say puts an event line into words; "" for what people need not be told one by
 // one. name turns a session into a member's name.
 func say(l *line, name func(session string) string) string {
+	l = plainly(l)
+	called := name
+	name = func(session string) string { return plain(called(session)) }
 	what := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
 	switch l.Event {
 	case "joined":

@@ -31,7 +31,7 @@ certificate; with --ca it also asks members for theirs.`,
   rota serve --dir /var/lib/rota --listen 0.0.0.0:4222 --token-file token --cert server.pem --key server.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var opts []rotanats.Option
+			opts := folderOptions()
 			password, err := secretFile("password-file", passwordFile)
 			if err != nil {
 				return err

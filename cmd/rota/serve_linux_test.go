@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,4 +26,64 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPreparedFolderIsRefused: another user has made rota-data in a place where
+// everybody may, with links to files of ours and the address of a server of its own.
+// No command writes through the links, or connects there.
+func TestPreparedFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	data, victim := filepath.Join(dir, defaultDir), filepath.Join(dir, "victim")
+	file := func(name string) string { return filepath.Join(data, name) }
+	trap, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trap.Close()
+	came := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := trap.Accept()
+			if err != nil {
+				return
+			}
+			came <- struct{}{}
+			c.Close()
+		}
+	}()
+	for _, err := range []error{
+		os.Mkdir(data, 0o777), os.Chmod(data, 0o777), os.WriteFile(victim, []byte("precious"), 0o600),
+		os.WriteFile(file("rota.lock"), nil, 0o666), os.Symlink(victim, file("events.jsonl")), os.Symlink(victim, file("rota.address.new")),
+		os.WriteFile(file("rota.address"), fmt.Appendf(nil, `{"address":%q,"token":"x"}`, trap.Addr()), 0o644),
+		os.WriteFile(file("rota.up"), []byte(`{"group":"g","source":"stream=S&subject=s.*"}`), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(data, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		t.Log("NOT ALLOWED: only root can give the folder to another user; its mode has to do")
+	}
+	for _, args := range [][]string{{"up", "--for", "1s"}, {"serve", "--listen", freePort(t)}, {"status"}, {"pause", "p"}, {"run", "--handle", "log"},
+		{"status", "--group", "g", "--store", "embed:" + data}} {
+		p := start(t, dir, args...)
+		if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
+			t.Errorf("rota %s: exit %d, %q", strings.Join(args, " "), code, said)
+		}
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("the file that links lead to holds %q, %v", text, err)
+	}
+	if len(came) > 0 {
+		t.Errorf("%d connections went to the other user's server", len(came))
+	}
+	if err := os.Remove(file("rota.address")); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, "serve", "--listen", freePort(t), "--shared-folder")
+	until(t, "the server of a shared folder", func() bool { return strings.Contains(p.out.String(), "serving "+defaultDir) })
 }

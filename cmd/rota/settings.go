@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Every flag is also a variable of the environment, --start-gate is
@@ -25,6 +25,11 @@ func variable(flag string) string {
 // notSettings cannot come from the environment or a file: a command that a
 // member runs has ROTA_PARTITION in its environment, and means something else.
 var notSettings = []string{"help", "config", "partition"}
+
+// isSetting: hidden flags are what rota's own processes tell each other. One of
+// them names a folder to remove, which is nothing for a file that others may have
+// written.
+func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
 
 // applySettings sets what the command line left open.
 func applySettings(cmd *cobra.Command) error {
@@ -41,7 +46,7 @@ func applySettings(cmd *cobra.Command) error {
 	}
 	var wrong error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if wrong != nil || f.Changed || slices.Contains(notSettings, f.Name) {
+		if wrong != nil || f.Changed || !isSetting(f) {
 			return
 		}
 		if v, ok := os.LookupEnv(variable(f.Name)); ok && v != "" {
@@ -62,13 +67,6 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, where, value string) error {
 		err = bad.Unwrap()
 	}
 	return usagef("%s %q: %v", where, redactIfURL(value), err)
-}
-
-func redactIfURL(s string) string {
-	if strings.Contains(s, "://") {
-		return redact(s)
-	}
-	return s
 }
 
 // A setting is one line of a settings file.
@@ -130,18 +128,11 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 // knownFlags are the settings of all commands: one file may serve several.
 func knownFlags(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
-	var visit func(*cobra.Command)
-	visit = func(c *cobra.Command) {
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(notSettings, f.Name) {
-				known[f.Name] = true
-			}
-		})
-		for _, sub := range c.Commands() {
-			visit(sub)
+	eachFlag(root, func(f *pflag.Flag) {
+		if isSetting(f) {
+			known[f.Name] = true
 		}
-	}
-	visit(root)
+	})
 	return known
 }
 

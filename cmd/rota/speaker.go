@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -14,6 +15,9 @@ import (
 type speaker struct {
 	events chan rota.Event
 	done   chan struct{}
+
+	mu   sync.RWMutex
+	over bool // events is closed
 }
 
 func newSpeaker(w io.Writer, quiet bool) *speaker {
@@ -28,7 +32,7 @@ func newSpeaker(w io.Writer, quiet bool) *speaker {
 				Plan: e.Plan, Term: e.Term, Because: e.Because, About: e.About, Message: e.Message, Attempt: e.Attempt,
 				Moved: e.Moved, Placed: e.Placed, N: e.N, PID: os.Getpid()}
 			if text := say(&l, func(session string) string { return "session " + session }); text != "" {
-				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), e.Member, text)
+				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), plain(e.Member), text)
 			}
 		}
 	}()
@@ -40,14 +44,22 @@ func (s *speaker) take(e rota.Event) {
 	if traced[e.Kind] {
 		return
 	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.over {
+		return
+	}
 	select {
 	case s.events <- e:
 	default:
 	}
 }
 
-// Close says what is left. Nothing may be told afterwards.
+// Close says what is left; what is told afterwards is not said.
 func (s *speaker) Close() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 	close(s.events)
 	<-s.done
 }

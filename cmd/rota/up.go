@@ -61,7 +61,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if err := checkListen(f.listen); err != nil {
 		return err
 	}
-	server, err := rotanats.Serve(f.dir, f.listen)
+	server, err := rotanats.Serve(f.dir, f.listen, folderOptions()...)
 	if err != nil {
 		return natsWords(err)
 	}
@@ -88,6 +88,9 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	args := []string{"--dir", f.dir, "--handle", "none", "--events", "-", "--tally", "1s", "--tether", "--rejoin"}
 	if server.Fresh() {
 		args = append(args, "--new-group")
+	}
+	if sharedFolder.Load() {
+		args = append(args, "--shared-folder")
 	}
 	sup, err := newSupervisor(args...)
 	if err != nil {

@@ -106,35 +106,3 @@ func open[T any](flag string, table []scheme[T], raw string) (T, error) {
 	}
 	return v, nil
 }
-
-// redact takes the secrets out of a URL: a user, who may be a token, a password,
-// and parameters that sound like one. It works on the text, for what does not
-// parse may hold secrets too.
-func redact(raw string) string {
-	if dir, ok := strings.CutPrefix(raw, "folder:"); ok {
-		return "in " + dir // what people call it
-	}
-	address, query, asked := strings.Cut(raw, "?")
-	scheme, rest, ok := strings.Cut(address, "://")
-	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
-		address = scheme + "://***" + rest[at:]
-	} else if strings.Contains(address, "@") {
-		address = "***"
-	}
-	if !asked {
-		return address
-	}
-	parts := strings.Split(query, "&")
-	for i, p := range parts {
-		k, _, _ := strings.Cut(p, "=")
-		if slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(k), w) }) || strings.Contains(p, "@") {
-			parts[i] = k + "=***"
-			if strings.Contains(k, "@") {
-				parts[i] = "***"
-			}
-		}
-	}
-	return address + "?" + strings.Join(parts, "&")
-}
-
-var secretWords = []string{"pass", "token", "secret", "key", "cred", "user", "auth"}

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Every mistake gets one clear line and its exit code.
@@ -120,6 +123,9 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"check half", 64, "half:1: grant without its partition, token or session"},
 	} {
 		code, stdout, stderr := rotaRuns(t.Context(), strings.Fields(c.args)...)
+		if before, after, warned := strings.Cut(stderr, "\n"); warned && strings.HasPrefix(before, "rota: warning: every user of this machine") {
+			stderr = after
+		}
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || !strings.HasPrefix(stderr, "rota: ") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("rota %s: exit %d, stdout %q, stderr %q\nwant exit %d and %q", c.args, code, stdout, stderr, c.code, c.says)
 		}
@@ -165,25 +171,6 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
-	for raw, want := range map[string]string{
-		"nats://host:4222":                      "nats://host:4222",
-		"nats://token@host":                     "nats://***@host",
-		"nats://me:pw@a,you:pw@b?stream=S":      "nats://***@b?stream=S",
-		"nats://h?token=x&stream=S&subject=a.*": "nats://h?token=***&stream=S&subject=a.*",
-		"tls://h?creds=f&key=k&ca=c":            "tls://h?creds=***&key=***&ca=c",
-		"me:pw@host":                            "***",
-		"nats://me:p%zz@host":                   "nats://***@host",
-		"nats://me:pa?ss@host":                  "nats://me:pa?***",
-		"https://h/x?auth=1":                    "https://h/x?auth=***",
-		"none:?partitions=4":                    "none:?partitions=4",
-	} {
-		if got := redact(raw); got != want {
-			t.Errorf("redact(%s) = %s, want %s", raw, got, want)
-		}
-	}
-}
-
 func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 	for _, c := range []struct {
 		typed []string
@@ -206,6 +193,57 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if code, stdout, stderr := rotaRuns(t.Context(), "completion", shell); code != 0 || !strings.Contains(stdout, "rota") {
 			t.Errorf("completion %s: exit %d, %q", shell, code, stderr)
+		}
+	}
+}
+
+// What rota's processes tell each other by hidden flags comes neither from a file
+// nor from the environment: --scratch removes a folder.
+func TestHiddenFlagsAreNoSettings(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("rota.yaml", []byte("scratch: mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("tether.yaml", []byte("tether: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, key := range map[string]string{"rota.yaml": "scratch", "tether.yaml": "tether"} {
+		code, _, stderr := rotaRuns(t.Context(), "serve", "--listen", "nonsense", "--config", file)
+		if code != exitUsage || !strings.Contains(stderr, file+":1: "+key+": there is no such setting") {
+			t.Errorf("--config %s: exit %d, %q", file, code, stderr)
+		}
+	}
+	t.Setenv("ROTA_SCRATCH", "mine")
+	t.Setenv("ROTA_TETHER", "true")
+	for _, cmd := range []*cobra.Command{serveCmd(), runCmd()} {
+		rootCmd().AddCommand(cmd)
+		if err := applySettings(cmd); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden && f.Changed {
+				t.Errorf("rota %s takes --%s from the environment", cmd.Name(), f.Name)
+			}
+		})
+	}
+}
+
+// Event files tell partitions, message ids and errors: they are their owner's.
+func TestEventFilesAreTheirOwners(t *testing.T) {
+	dir := t.TempDir()
+	j, err := openJournal(filepath.Join(dir, "events"), "g", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	f, err := newEventFile(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for _, name := range []string{"events", "events.jsonl"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: mode %v, %v", name, st.Mode(), err)
 		}
 	}
 }

@@ -20,10 +20,11 @@ type wish struct {
 
 // A reply is what the watchdog tells.
 type reply struct {
-	Is   string `json:"is"` // ready, started, failed, gone
+	Is   string `json:"is"` // ready, started, failed, escaped, gone
 	ID   int    `json:"id,omitempty"`
 	PID  int    `json:"pid,omitempty"`
-	Text string `json:"text,omitempty"` // ready: how commands are held; failed: why
+	Text string `json:"text,omitempty"` // ready: how commands are held; failed: why; escaped: what it runs
+	Mark string `json:"mark,omitempty"` // ready: what commands carry
 	Code int    `json:"code,omitempty"` // gone: its exit status; 128 + n for signal n
 	Late bool   `json:"late,omitempty"` // gone: ended by the watchdog, for its time was over
 	At   int64  `json:"at,omitempty"`   // gone: when nothing of it was left, on CLOCK_BOOTTIME
@@ -33,5 +34,5 @@ const (
 	watchdogFD   = 3                     // where the watchdog finds its end of the socket
 	watchdogTick = 10 * time.Millisecond // how often it looks at the clock at least, while commands run
 	maxPacket    = 128 << 10
-	commandMark  = "ROTA_COMMAND=" // in the environment of everything a command starts
+	commandMark  = "ROTA_COMMAND_" // begins a variable of everything a command starts
 )

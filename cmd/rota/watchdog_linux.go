@@ -51,6 +51,7 @@ func watchdogCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&noCgroup, "no-cgroup", false, "hold commands by their process groups and descent alone")
+	cmd.Flags().MarkHidden("no-cgroup")
 	return cmd
 }
 
@@ -79,8 +80,12 @@ type watchdog struct {
 	out   chan reply
 	cmds  map[int]*kept
 	group string // a cgroup folder of ours, "" where that is not permitted
+	mark  mark
 	// below finds what commands have started: see descendants.
 	below func() (of map[int][]int, strays bool)
+	kill  func(pid int) error // ends one process: see end
+	// escaped are processes that we may not end.
+	escaped map[int]bool
 }
 
 // packet is one wish with the files that came with it.
@@ -92,16 +97,18 @@ type packet struct {
 // kept is one command.
 type kept struct {
 	id, pid int
+	fd      pidfd // of its first process
 	until   int64 // 0 once it is being ended
 	cgroup  string
 	waited  bool // its first process has ended
 	late    bool
+	forced  bool // it must end now, whatever of it is left
 	status  syscall.WaitStatus
 }
 
 func newWatchdog(conn *net.UnixConn) *watchdog {
-	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}}
-	w.below = w.descendants
+	w := &watchdog{conn: conn, in: make(chan packet), out: make(chan reply, 1<<16), cmds: map[int]*kept{}, mark: newMark(), escaped: map[int]bool{}}
+	w.below, w.kill = w.descendants, w.end
 	return w
 }
 
@@ -124,7 +131,7 @@ func (w *watchdog) run() error {
 	}()
 	go w.read()
 	go w.write()
-	w.out <- reply{Is: "ready", Text: w.hold()}
+	w.out <- reply{Is: "ready", Text: w.hold(), Mark: string(w.mark)}
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	in := w.in
@@ -135,7 +142,7 @@ func (w *watchdog) run() error {
 			if !ok { // rota is gone, and nobody renews anything any more
 				in = nil
 				for _, c := range w.cmds {
-					c.until = 0
+					c.until, c.forced = 0, true
 				}
 				continue
 			}
@@ -215,7 +222,7 @@ func (w *watchdog) obey(p packet) {
 	case p.Do == "lease" && (c.until != 0 || mutRevive): // what is being ended stays so: one kill may miss a process that was just forked
 		c.until = max(c.until, p.Until)
 	case p.Do == "kill":
-		c.until = 0
+		c.until, c.forced = 0, true
 	case p.Do == "term" && !c.waited:
 		syscall.Kill(-c.pid, syscall.SIGTERM)
 	}
@@ -243,10 +250,11 @@ func (w *watchdog) fork(c *kept, p packet) error {
 	if p.Until <= int64(bootNow()) {
 		return errors.New("its lease is over")
 	}
+	held := -1
 	attr := &syscall.ProcAttr{
-		Env:   append(p.Env, commandMark+strconv.Itoa(os.Getpid())+"."+strconv.Itoa(c.id)),
+		Env:   append(p.Env, w.mark.entry(c.id)),
 		Files: []uintptr{uintptr(p.files[0]), uintptr(p.files[1]), uintptr(p.files[2])},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &held},
 	}
 	if w.group != "" {
 		c.cgroup = filepath.Join(w.group, strconv.Itoa(c.id))
@@ -263,6 +271,13 @@ func (w *watchdog) fork(c *kept, p packet) error {
 	pid, err := syscall.ForkExec(p.Argv[0], p.Argv, attr)
 	if err != nil && c.cgroup != "" {
 		os.Remove(c.cgroup)
+	}
+	if held >= 0 {
+		c.fd = pidfd(held + 1)
+	}
+	if !pidfds() {
+		c.fd.Close()
+		c.fd = noPidfd
 	}
 	c.pid = pid
 	return err
@@ -293,7 +308,7 @@ func (w *watchdog) look() {
 	var ending bool
 	for _, c := range w.cmds {
 		if c.until != 0 && c.until <= now {
-			c.until, c.late = 0, true
+			c.until, c.late, c.forced = 0, true, true
 		}
 		ending = ending || c.until == 0
 	}
@@ -311,47 +326,87 @@ func (w *watchdog) look() {
 		if left == nil {
 			left, strays = w.below()
 		}
+		stuck := len(left[id]) > 0
 		for _, pid := range left[id] {
-			syscall.Kill(pid, syscall.SIGKILL)
+			if err := w.kill(pid); errors.Is(err, syscall.EPERM) {
+				w.escape(pid, id)
+			} else {
+				stuck = false
+			}
 		}
 		// A process that was sent SIGKILL may still be in the middle of something;
-		// the next owner starts when it is told that all is gone.
-		if !c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly {
+		// the next owner starts when it is told that all is gone. What has escaped
+		// holds up its own command, until that must end: nobody can do more.
+		letGo := c.forced && stuck
+		if !letGo && (!c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly) {
 			continue
 		}
 		delete(w.cmds, id)
+		c.fd.Close()
 		code := c.status.ExitStatus()
 		if c.status.Signaled() {
 			code = 128 + int(c.status.Signal())
+		}
+		if !c.waited { // escaped itself
+			code = 128 + int(syscall.SIGKILL)
 		}
 		w.out <- reply{Is: "gone", ID: id, PID: c.pid, Code: code, Late: c.late, At: int64(bootNow())}
 	}
 }
 
+// escape tells, once, of a process that we may not end: one of another user, which
+// a setuid program has started. id is 0 if nobody knows whose it is.
+func (w *watchdog) escape(pid, id int) {
+	if w.escaped[pid] {
+		return
+	}
+	w.escaped[pid] = true
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	text = bytes.TrimRight(text[:min(len(text), 100)], "\x00")
+	w.out <- reply{Is: "escaped", ID: id, PID: pid, Text: strings.ToValidUTF8(string(bytes.ReplaceAll(text, []byte{0}, []byte{' '})), "?")}
+}
+
+// end ends a process that was found below us, unless its id is another's by now.
+func (w *watchdog) end(pid int) error {
+	return killIf(pid, func(fd pidfd) bool {
+		_, marked := w.mark.on(pid)
+		return marked || descends(pid, fd)
+	})
+}
+
+// kill ends the command at once, as far as one call can. The id of its process
+// group is its own until its first process is reaped; those that are left of the
+// group then are ended one by one.
 func (c *kept) kill() {
 	if c.cgroup != "" {
 		os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
 	}
-	syscall.Kill(-c.pid, syscall.SIGKILL)
+	if !c.waited {
+		syscall.Kill(-c.pid, syscall.SIGKILL)
+	}
 }
 
 // empty: nothing is left of the process group, nor in the cgroup, whose folder
 // only goes when nobody is in it.
 func (c *kept) empty() bool {
-	if syscall.Kill(-c.pid, 0) == nil {
+	err := c.fd.signalGroup(0)
+	if c.fd == noPidfd {
+		err = syscall.Kill(-c.pid, 0)
+	}
+	if err == nil {
 		return false
 	}
 	if c.cgroup == "" {
 		return true
 	}
-	err := os.Remove(c.cgroup)
+	err = os.Remove(c.cgroup)
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
 // descendants finds, by command, all processes below us: those of its process
 // group and those that left it. Zombies do not count. One that hides its mark is
 // a daemon of nobody: it ends on sight, and until it is gone nobody knows whose it
-// was.
+// was. If it is another user's, so that it cannot be ended, it holds up nobody.
 func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 	parent := map[int]int{}
 	for _, e := range entries("/proc") {
@@ -365,8 +420,11 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 	}
 	first := map[int]int{}
 	for id, c := range w.cmds {
-		first[c.pid] = id
+		if !c.waited { // its id may be a stranger's otherwise
+			first[c.pid] = id
+		}
 	}
+	maps.DeleteFunc(w.escaped, func(pid int, _ bool) bool { return parent[pid] == 0 })
 	me := os.Getpid()
 	below = map[int][]int{}
 	for pid := range parent {
@@ -376,9 +434,16 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 				break
 			}
 			if parent[at] == me { // an orphan
-				if id, known = w.marked(at); !known {
-					syscall.Kill(pid, syscall.SIGKILL)
+				if id, known = w.marked(at); known {
+					break
+				}
+				switch err := w.kill(pid); {
+				case !errors.Is(err, syscall.EPERM):
 					strays = true
+				default:
+					if id, known = w.grouped(pid); !known {
+						w.escape(pid, 0)
+					}
 				}
 				break
 			}
@@ -398,15 +463,21 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 
 // marked reads from a process's environment whose it is.
 func (w *watchdog) marked(pid int) (id int, ok bool) {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
+	id, ok = w.mark.on(pid)
+	return id, ok && w.cmds[id] != nil
+}
+
+// grouped finds the command whose process group a process is in. The group's
+// number is taken for as long as somebody is in it.
+func (w *watchdog) grouped(pid int) (id int, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if err != nil || len(f) < 3 {
 		return 0, false
 	}
-	mark := commandMark + strconv.Itoa(os.Getpid()) + "."
-	for v := range bytes.SplitSeq(env, []byte{0}) {
-		if s, found := strings.CutPrefix(string(v), mark); found {
-			id, err := strconv.Atoi(s)
-			return id, err == nil && w.cmds[id] != nil
+	for id, c := range w.cmds {
+		if f[2] == strconv.Itoa(c.pid) {
+			return id, true
 		}
 	}
 	return 0, false

@@ -22,6 +22,7 @@ import (
 type settings struct {
 	servers []string // host:port, without a scheme
 	folder  string   // instead of servers: whoever serves this folder
+	shared  bool     // others may write to the folder
 	secure  bool     // tls://
 	name    string   // of the connection, for the server's operator
 	log     *slog.Logger
@@ -29,11 +30,14 @@ type settings struct {
 	user     string
 	password secret
 	token    secret
-	creds    string // file
-	ca       string // file
-	cert     string // file
-	key      string // file
-	tls      *tls.Config
+	// Files that hold the password or the token, read anew by every connection.
+	passwordFile string
+	tokenFile    string
+	creds        string // file
+	ca           string // file
+	cert         string // file
+	key          string // file
+	tls          *tls.Config
 
 	bucket   string
 	replicas int // 0: three in a cluster, one elsewhere
@@ -42,6 +46,7 @@ type settings struct {
 	stream     string
 	subject    string
 	partitions int
+	most       int
 	durable    string
 	dead       string
 	prefetch   int
@@ -138,22 +143,26 @@ func (s secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
 // parameters are those of a URL's query.
 var parameters = map[string]func(*settings, string) error{
-	"bucket":     func(s *settings, v string) error { s.bucket = v; return nil },
-	"replicas":   func(s *settings, v string) error { return number(&s.replicas, v, 1, 5) },
-	"sync":       func(s *settings, v string) error { s.synced = true; return oneOf(v, "always") },
-	"name":       func(s *settings, v string) error { s.name = v; return nil },
-	"token":      func(s *settings, v string) error { s.token = secret(v); return nil },
-	"creds":      func(s *settings, v string) error { s.creds = v; return nil },
-	"ca":         func(s *settings, v string) error { s.secure, s.ca = true, v; return nil },
-	"cert":       func(s *settings, v string) error { s.secure, s.cert = true, v; return nil },
-	"key":        func(s *settings, v string) error { s.secure, s.key = true, v; return nil },
-	"stream":     func(s *settings, v string) error { s.stream = v; return nil },
-	"subject":    func(s *settings, v string) error { s.subject = v; return nil },
-	"partitions": func(s *settings, v string) error { return number(&s.partitions, v, 1, maxPartitions) },
-	"durable":    func(s *settings, v string) error { s.durable = v; return nil },
-	"dead":       func(s *settings, v string) error { s.dead = v; return nil },
-	"prefetch":   func(s *settings, v string) error { return number(&s.prefetch, v, 1, maxPrefetch) },
-	"create":     func(s *settings, v string) error { s.create = true; return oneOf(v, "true") },
+	"bucket":        func(s *settings, v string) error { s.bucket = v; return nil },
+	"replicas":      func(s *settings, v string) error { return number(&s.replicas, v, 1, 5) },
+	"sync":          func(s *settings, v string) error { s.synced = true; return oneOf(v, "always") },
+	"name":          func(s *settings, v string) error { s.name = v; return nil },
+	"token":         func(s *settings, v string) error { s.token = secret(v); return nil },
+	"password-file": func(s *settings, v string) error { s.passwordFile = v; return nil },
+	"token-file":    func(s *settings, v string) error { s.tokenFile = v; return nil },
+	"creds":         func(s *settings, v string) error { s.creds = v; return nil },
+	"ca":            func(s *settings, v string) error { s.secure, s.ca = true, v; return nil },
+	"cert":          func(s *settings, v string) error { s.secure, s.cert = true, v; return nil },
+	"key":           func(s *settings, v string) error { s.secure, s.key = true, v; return nil },
+	"shared":        func(s *settings, v string) error { s.shared = true; return oneOf(v, "true") },
+	"stream":        func(s *settings, v string) error { s.stream = v; return nil },
+	"subject":       func(s *settings, v string) error { s.subject = v; return nil },
+	"partitions":    func(s *settings, v string) error { return number(&s.partitions, v, 1, maxPartitions) },
+	"most":          func(s *settings, v string) error { return number(&s.most, v, 1, maxDiscovered) },
+	"durable":       func(s *settings, v string) error { s.durable = v; return nil },
+	"dead":          func(s *settings, v string) error { s.dead = v; return nil },
+	"prefetch":      func(s *settings, v string) error { return number(&s.prefetch, v, 1, maxPrefetch) },
+	"create":        func(s *settings, v string) error { s.create = true; return oneOf(v, "true") },
 }
 
 const (
@@ -184,6 +193,9 @@ func read(address string, opts []Option) (*settings, error) {
 	s := &settings{bucket: "rota", durable: "rota", prefetch: 256, log: slog.New(slog.DiscardHandler)}
 	if err := s.parse(address); err != nil {
 		return s, err
+	}
+	if s.passwordFile != "" && s.user == "" { // nats://USER@HOST?password-file=FILE
+		s.user, s.token = string(s.token), ""
 	}
 	for _, o := range opts {
 		o(s)
@@ -287,6 +299,26 @@ func (s *settings) check() error {
 	case s.user != "" && s.token != "":
 		return errors.New("rotanats: a user and a token: give one of them")
 	}
+	return s.checkFiles()
+}
+
+// checkFiles refuses files with secrets where there is another secret, or where
+// nobody asks for one.
+func (s *settings) checkFiles() error {
+	switch {
+	case s.passwordFile == "" && s.tokenFile == "":
+		return nil
+	case s.folder != "":
+		return errors.New("rotanats: embed: finds what lets it in by itself: leave password-file and token-file out")
+	case s.passwordFile != "" && s.tokenFile != "":
+		return errors.New("rotanats: password-file and token-file: give one of them")
+	case s.passwordFile != "" && s.user == "":
+		return errors.New("rotanats: password-file needs a user: nats://USER@HOST?password-file=FILE")
+	case s.passwordFile != "" && s.password != "":
+		return errors.New("rotanats: a password and a password-file: give one of them")
+	case s.tokenFile != "" && (s.token != "" || s.user != ""):
+		return errors.New("rotanats: token-file and another way to sign in: give one of them")
+	}
 	return nil
 }
 
@@ -314,7 +346,24 @@ func (s *settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 // dialing turns the settings into what the client wants to know.
 func (s *settings) dialing() ([]nats.Option, error) {
 	var opts []nats.Option
-	if s.user != "" || s.password != "" {
+	switch {
+	case s.passwordFile != "":
+		if _, err := readSecret(s.passwordFile); err != nil {
+			return nil, fmt.Errorf("the password file: %w", err)
+		}
+		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
+			p, _ := readSecret(s.passwordFile) // a file that is gone meanwhile lets nobody in
+			return s.user, string(p)
+		}))
+	case s.tokenFile != "":
+		if _, err := readSecret(s.tokenFile); err != nil {
+			return nil, fmt.Errorf("the token file: %w", err)
+		}
+		opts = append(opts, nats.TokenHandler(func() string {
+			t, _ := readSecret(s.tokenFile)
+			return string(t)
+		}))
+	case s.user != "" || s.password != "":
 		opts = append(opts, nats.UserInfo(s.user, string(s.password)))
 	}
 	if s.token != "" {
@@ -334,6 +383,37 @@ func (s *settings) dialing() ([]nats.Option, error) {
 		opts = append(opts, nats.Secure(c))
 	}
 	return opts, nil
+}
+
+// readSecret reads a file that holds a password or a token and nothing else.
+func readSecret(file string) (secret, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(b))
+	if text == "" {
+		return "", fmt.Errorf("%s is empty", file)
+	}
+	return secret(text), nil
+}
+
+// Connect connects to servers by the same URLs and options as Store and Source
+// do, for whatever else there is to do: to publish, say. The URL may not be an
+// embed: one. No error of it tells a secret.
+func Connect(address string, more []nats.Option, opts ...Option) (*nats.Conn, error) {
+	s, err := read(address, opts)
+	if err != nil {
+		return nil, err
+	}
+	if s.folder != "" {
+		return nil, errors.New("rotanats: connect to a folder's server by its address, which is in rota.address")
+	}
+	dialing, err := s.dialing()
+	if err != nil {
+		return nil, fmt.Errorf("rotanats: connect to %v: %w", s, err)
+	}
+	return nats.Connect("nats://"+strings.Join(s.servers, ",nats://"), append(dialing, more...)...)
 }
 
 func (s *settings) tlsConfig() (*tls.Config, error) {

@@ -100,7 +100,7 @@ func TestKeysBecomeSubjects(t *testing.T) {
 }
 
 func TestNoPermissionIsSaid(t *testing.T) {
-	err := folder("/data").explain(&fs.PathError{Op: "mkdir", Path: "/data", Err: fs.ErrPermission})
+	err := folder{dir: "/data"}.explain(&fs.PathError{Op: "mkdir", Path: "/data", Err: fs.ErrPermission})
 	if !strings.Contains(err.Error(), "no permission for the folder /data") {
 		t.Error(err)
 	}

@@ -3,7 +3,6 @@ package rotanats
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -187,11 +186,14 @@ func (s *source) post(ctx context.Context, from *store, own rota.Ownership, key 
 	case err != nil:
 		return p, 0, err
 	}
-	if err := json.Unmarshal(e.Value, &p); err != nil {
-		return p, 0, fmt.Errorf("rotanats: the post of %s: %w", own.Partition(), err)
+	_, short := s.place(own.Partition())
+	p, wrong := readPost(e.Value, s.set.durable, short, own.Token(), time.Now())
+	for _, w := range wrong {
+		own.Tell(fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
 	}
 	if p.Token > own.Token() {
-		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), p.Token, rota.ErrLost)
+		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
+			own.Partition(), p.Token, key, from.name, s.set.durable, rota.ErrLost)
 	}
 	return p, e.Rev, nil
 }
@@ -221,7 +223,7 @@ func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, erro
 
 // replace makes a new consumer in the place of c's.
 func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
-	name := fmt.Sprintf("%s_%s_%d_%s", s.set.durable, short, own.Token(), rand.Text()[:6])
+	name := consumerName(s.set.durable, short, own.Token())
 	announced := make(chan error, 1)
 	go func() { announced <- s.announce(ctx, own, c, name) }()
 	f, err := s.lookAgain(ctx)
@@ -231,10 +233,9 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	c.all = !f.queue
 	former := c.Consumer
 	next := post{Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
-	if c.Stream.Equal(f.created) {
-		next.Start = max(c.Start, 1)
-		if old != nil {
-			next.Start = max(next.Start, old.AckFloor.Stream+1)
+	if c.Stream.Equal(f.created) && !f.queue {
+		if next.Start, err = s.start(ctx, own, c, f, old); err != nil {
+			return err
 		}
 	}
 	cfg := jetstream.ConsumerConfig{
@@ -267,6 +268,36 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		}
 	}
 	return nil
+}
+
+// start is the number of the first message of a new consumer. The end of the stream
+// is asked for again before a number beyond it counts as wrong: a server that has
+// just begun to lead the stream may tell an older one.
+func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *facts, old *consumerInfo) (uint64, error) {
+	var floor uint64
+	if old != nil {
+		floor = old.AckFloor.Stream
+	}
+	for tries := 1; ; tries++ {
+		from, ok := begin(c.Start, floor, f.last)
+		if ok {
+			return from, nil
+		}
+		if tries == 3 {
+			own.Tell(fmt.Sprintf("it was settled up to message %d, but stream %s ends at %d: consuming it from message %d on",
+				max(c.Start-1, floor), s.set.stream, f.last, from))
+			return from, nil
+		}
+		select {
+		case <-time.After(astrayTime):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		var err error
+		if f, err = s.lookAgain(ctx); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // announce notes the name of a consumer on disk before the consumer is made. If

@@ -44,7 +44,7 @@ const askEvery = 10 * time.Millisecond
 
 // begin sees to it that somebody serves the folder.
 func (e *embedded) begin() error {
-	f := folder(e.set.folder)
+	f := e.set.place()
 	for deadline := time.Now().Add(dialTime); ; time.Sleep(askEvery) {
 		err := e.take()
 		late := time.Now().After(deadline)
@@ -70,7 +70,7 @@ func (e *embedded) begin() error {
 // begun keeps the lock file open: by it a takeover tells whether the folder is still
 // the same.
 func (e *embedded) begun(f folder) error {
-	file, err := os.Open(f.path(lockFile))
+	file, err := f.open(lockFile, os.O_RDONLY|nonBlock)
 	if err != nil {
 		return f.explain(err)
 	}
@@ -94,7 +94,7 @@ func (e *embedded) take() error {
 	if e.server != nil {
 		return nil
 	}
-	f := folder(e.set.folder)
+	f := e.set.place()
 	if err := e.same(f); err != nil {
 		return err
 	}

@@ -17,7 +17,12 @@ import (
 
 // A folder holds an embedded server: its data, a lock that whoever serves it
 // keeps for as long as it lives, and a note of where it serves.
-type folder string
+type folder struct {
+	dir    string
+	shared bool // others may write to it
+}
+
+func (f folder) String() string { return f.dir }
 
 const (
 	lockFile = "rota.lock"
@@ -35,11 +40,11 @@ type note struct {
 	Pid     int    `json:"pid"`               // of the one that serves, or did last
 }
 
-func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f folder) read() (note, error) {
 	var n note
-	text, err := os.ReadFile(f.path(noteFile))
+	text, err := f.load(noteFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, fmt.Errorf("nobody has served the folder %s yet", f)
 	}
@@ -58,11 +63,19 @@ func (f folder) write(n note) error {
 	if err != nil {
 		return err
 	}
-	tmp := f.path(noteFile + ".new")
-	if err := os.WriteFile(tmp, append(text, '\n'), 0o600); err != nil {
+	const tmp = noteFile + ".new"
+	if err := os.Remove(f.path(tmp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of one that ended in between
+	}
+	file, err := f.open(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
 		return err
 	}
-	return os.Rename(tmp, f.path(noteFile))
+	_, err = file.Write(append(text, '\n'))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.path(tmp), f.path(noteFile))
 }
 
 // Dial connects to whoever serves the folder now, whatever the address said
@@ -77,10 +90,13 @@ func (f folder) Dial(network, _ string) (net.Conn, error) {
 
 // prepare makes the folder, or sees that it is one of ours.
 func (f folder) prepare() error {
-	if err := os.MkdirAll(string(f), 0o700); err != nil {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return f.explain(err)
 	}
-	list, err := os.ReadDir(string(f))
+	if err := f.private(); err != nil {
+		return err
+	}
+	list, err := os.ReadDir(f.dir)
 	if err != nil {
 		return f.explain(err)
 	}
@@ -113,7 +129,7 @@ func (f folder) still(lock *os.File) error {
 	if err != nil {
 		return nil // closed: nobody depends on it any more
 	}
-	now, err := os.Stat(f.path(lockFile))
+	now, err := os.Lstat(f.path(lockFile))
 	if err == nil && os.SameFile(was, now) {
 		return nil
 	}
@@ -131,7 +147,10 @@ func (f folder) lock() (*os.File, error) {
 	if err := f.prepare(); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(f.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := f.open(lockFile, os.O_RDWR|os.O_CREATE|nonBlock)
+	if errors.Is(err, errForeign) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, f.explain(err)
 	}
@@ -151,10 +170,10 @@ func (f folder) lock() (*os.File, error) {
 func (f folder) address(listen string) (n note, fresh bool, err error) {
 	n, err = f.read()
 	if err != nil {
-		if _, there := os.Stat(f.path(noteFile)); there == nil {
+		if _, there := os.Lstat(f.path(noteFile)); there == nil {
 			return n, false, err
 		}
-		_, none := os.Stat(f.path(dataDir))
+		_, none := os.Lstat(f.path(dataDir))
 		fresh = errors.Is(none, fs.ErrNotExist)
 		n = note{Token: secret(rand.Text())}
 	}

@@ -146,7 +146,7 @@ func (l *link) connect() (*nats.Conn, error) {
 	}
 	servers := l.set.servers
 	if l.set.folder != "" {
-		f := folder(l.set.folder)
+		f := l.set.place()
 		if err := l.serve(); err != nil {
 			return nil, err
 		}

@@ -5,11 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -260,5 +262,74 @@ func TestCredentialsFile(t *testing.T) {
 	}
 	if err := works(t, rotanats.Store(ns.ClientURL()+"?creds="+file+".no")); err == nil || !strings.Contains(err.Error(), "credentials file") {
 		t.Errorf("with a file that is not there: %v", err)
+	}
+}
+
+// TestServeIsNotOpenByMistake: half of what clients sign in with is refused, and not
+// taken for none.
+func TestServeIsNotOpenByMistake(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, t.TempDir())
+	for name, c := range map[string]struct {
+		opts []rotanats.Option
+		says string
+	}{
+		"a password without a user":  {[]rotanats.Option{rotanats.UserPassword("", hidden)}, "give both"},
+		"a user without a password":  {[]rotanats.Option{rotanats.UserPassword("ada", "")}, "give both"},
+		"half of it beside a token":  {[]rotanats.Option{rotanats.Token(hidden), rotanats.UserPassword("", hidden)}, "give both"},
+		"a client's credentials":     {[]rotanats.Option{rotanats.Credentials("user.creds")}, "they are for clients"},
+		"a CA without a certificate": {[]rotanats.Option{rotanats.RootCA(ca.file), rotanats.Token(hidden)}, "nobody could connect"},
+		"TLS without a certificate":  {[]rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12}), rotanats.Token(hidden)}, "nobody could connect"},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		s, err := rotanats.Serve(dir, "", c.opts...)
+		if err == nil {
+			open := works(t, rotanats.Store(s.URL()))
+			s.Close()
+			t.Errorf("%s: it serves, and to somebody who does not sign in it answers %v", name, open)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		silent(t, name, err)
+	}
+}
+
+// TestUnencryptedServerIsTold: beyond loopback, what lets clients in can be read on
+// the way.
+func TestUnencryptedServerIsTold(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, t.TempDir())
+	cert, key := ca.issue("server")
+	for name, c := range map[string]struct {
+		opts []rotanats.Option
+		told bool
+	}{
+		"in clear":           {[]rotanats.Option{rotanats.Token(hidden)}, true},
+		"with a certificate": {[]rotanats.Option{rotanats.Token(hidden), rotanats.Certificate(cert, key)}, false},
+	} {
+		var said strings.Builder
+		var s *rotanats.Server
+		for deadline := time.Now().Add(30 * time.Second); s == nil; { // the port may be taken meanwhile
+			l, err := net.Listen("tcp", "0.0.0.0:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := l.Addr().String()
+			l.Close()
+			said.Reset()
+			_, port, _ := net.SplitHostPort(addr)
+			log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			s, err = rotanats.Serve(filepath.Join(t.TempDir(), "data"), "0.0.0.0:"+port, append(c.opts, rotanats.Log(log))...)
+			if err != nil && time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		if told := strings.Contains(said.String(), "travel unencrypted"); told != c.told {
+			t.Errorf("%s: it says %q", name, said.String())
+		}
+		silent(t, name, said.String())
 	}
 }

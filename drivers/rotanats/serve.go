@@ -47,6 +47,9 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := set.servable(); err != nil {
+		return nil, err
+	}
 	if listen != "" {
 		host, port, err := net.SplitHostPort(listen)
 		n, perr := strconv.ParseUint(port, 10, 16)
@@ -57,15 +60,31 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 			listen = net.JoinHostPort("0.0.0.0", port)
 		}
 	}
-	s, err := serve(folder(dir), listen, set, true)
+	s, err := serve(set.place(), listen, set, true)
 	if errors.Is(err, errServed) {
-		n, _ := folder(dir).read()
+		n, _ := set.place().read()
 		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already, at %s", dir, n.Pid, n.Address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: serve: %w", err)
 	}
 	return s, nil
+}
+
+// servable refuses what would serve more openly than was meant, or nobody at all.
+// Half of what clients sign in with is not "no password".
+func (s *settings) servable() error {
+	switch {
+	case (s.user == "") != (s.password == ""):
+		return errors.New("rotanats: serve with a user and a password: give both, and neither empty")
+	case s.creds != "":
+		return errors.New("rotanats: serve with credentials: they are for clients; give a user and password or a token")
+	case s.secure && s.tls == nil && s.cert == "":
+		return errors.New("rotanats: serve with a CA and no certificate: nobody could connect; give Certificate as well")
+	case s.tls != nil && len(s.tls.Certificates) == 0 && s.tls.GetCertificate == nil && s.tls.GetConfigForClient == nil:
+		return errors.New("rotanats: serve with TLS and no certificate in it: nobody could connect")
+	}
+	return nil
 }
 
 // serve takes the folder and runs its server. told: by someone who knows how
@@ -102,6 +121,9 @@ func (s *Server) watch(f folder) {
 }
 
 func (s *Server) start(f folder, listen string, set *settings, told bool) (err error) {
+	if err := f.data(); err != nil {
+		return err
+	}
 	if s.note, s.fresh, err = f.address(listen); err != nil {
 		return err
 	}
@@ -111,6 +133,9 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) (err e
 		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, s.note.Address)
 	case told && !auth && !loopback(s.note.Address):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", s.note.Address)
+	}
+	if told && !set.secure && !loopback(s.note.Address) {
+		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", s.note.Address)
 	}
 	if told {
 		s.note.Open, s.note.Guarded = !auth, auth || set.secure
@@ -149,7 +174,7 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 	}
 	o := &server.Options{
 		ServerName: "rota-" + port, Host: host, Port: n, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: string(f), SyncAlways: true,
+		JetStream: true, StoreDir: f.dir, SyncAlways: true,
 		MaxPayload: 8 << 20, WriteDeadline: 10 * time.Second,
 	}
 	if !s.note.Open {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +69,7 @@ type facts struct {
 	created  time.Time
 	queue    bool // a message is gone once it is settled
 	replicas int
+	last     uint64 // number of the last message when it was asked for; there may be more by now
 }
 
 func (s *source) check() error {
@@ -83,8 +86,15 @@ func (s *source) check() error {
 		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.dead)
 	case set.partitions < 0 || set.partitions > maxPartitions:
 		return fmt.Errorf("rotanats: partitions %d: want 0 to %d", set.partitions, maxPartitions)
+	case set.most < 0 || set.most > maxDiscovered:
+		return fmt.Errorf("rotanats: most %d: want 1 to %d", set.most, maxDiscovered)
+	case set.most > 0 && set.partitions > 0:
+		return errors.New("rotanats: most and partitions: give one of them, since most is for subjects that are found")
 	case set.prefetch < 1 || set.prefetch > maxPrefetch:
 		return fmt.Errorf("rotanats: prefetch %d: want 1 to %d", set.prefetch, maxPrefetch)
+	}
+	if set.most == 0 {
+		set.most = defaultDiscovered
 	}
 	if set.dead == "" {
 		set.dead = "dead." + set.stream
@@ -122,10 +132,7 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	for subject := range counts {
-		out = append(out, rota.Partition{Name: subject})
-	}
-	return out, nil
+	return s.discovered(ctx, slices.Sorted(maps.Keys(counts)))
 }
 
 // counts is how many messages the stream has of each subject of ours, and when it
@@ -182,7 +189,7 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
 	}
-	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.State.Last}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()
@@ -236,6 +243,7 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 }
 
 // eachConsumer shows every consumer of our durable, and the token it was made under.
+// Anybody may write into the metadata of a consumer, so its name has to say the same.
 func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
 	for offset := 0; ; {
 		var page struct {
@@ -250,8 +258,10 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
 				continue
 			}
-			if token, err := strconv.ParseUint(c.Config.Metadata[metaToken], 10, 64); err == nil {
-				show(c, token)
+			_, short := s.place(c.Config.FilterSubject)
+			token, ok := consumerToken(c.Name, s.set.durable, short)
+			if ok && c.Config.Metadata[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
+				show(c, uint64(token))
 			}
 		}
 		offset += len(page.Consumers)
@@ -293,6 +303,9 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		moved, err := s.consume(ctx, own, deliver)
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
+		}
+		if errors.Is(err, errUnburied) && !errors.Is(err, errGone) {
+			return err // attaching again would not help: rota tells it and waits longer each time
 		}
 		if moved || time.Since(begun) > awayTime { // it was of use until now
 			wait, since = 20*time.Millisecond, time.Now()
@@ -349,10 +362,9 @@ func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.T
 	dead := nats.NewMsg(s.set.dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
-		dead.Header.Add(h.Key, string(h.Value))
-	}
-	for _, k := range []string{headerExpected, "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", headerTTL, "Nats-Rollup"} {
-		dead.Header.Del(k) // they were meant for the publication there
+		if !forServer(h.Key) { // those were meant for the publication there
+			dead.Header.Add(h.Key, string(h.Value))
+		}
 	}
 	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
 	dead.Header.Set("Rota-Stream", s.set.stream)
@@ -369,9 +381,20 @@ func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.T
 		err = s.bury(ctx, own, dead)
 	}
 	if err != nil {
-		return fmt.Errorf("dead-letter message %d of %s: %w", msg.Position, partition, err)
+		return fmt.Errorf("%w: message %d of %s to %s: %w", errUnburied, msg.Position, partition, dead.Subject, err)
 	}
 	return nil
+}
+
+// errUnburied: a message that failed too often could not be stored elsewhere. It is
+// not settled then, and everything behind it waits.
+var errUnburied = errors.New("rotanats: cannot dead-letter")
+
+// forServer tells whether a header is one by which publishers give orders to the
+// server. New ones come with new versions of it: all begin alike.
+func forServer(header string) bool {
+	const prefix = "nats-"
+	return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
 }
 
 // bury publishes a dead letter until a stream has it; if none wants it, one is

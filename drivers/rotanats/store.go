@@ -26,7 +26,7 @@ import (
 func Store(address string, opts ...Option) rota.Store {
 	l := newLink(address, opts)
 	if l.bad == nil && l.set.folder != "" {
-		return Embed(l.set.folder, opts...)
+		return Embed(strings.TrimPrefix(address, "embed:"), opts...)
 	}
 	return newStore(l, l.set.bucket)
 }
@@ -363,6 +363,7 @@ type streamInfo struct {
 	Created time.Time              `json:"created"`
 	State   struct {
 		Subjects map[string]uint64 `json:"subjects"`
+		Last     uint64            `json:"last_seq"`
 	} `json:"state"`
 	Cluster *struct {
 		Name        string     `json:"name"`

@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
@@ -80,7 +79,7 @@ func (l *lead) resign() {
 // the claim shows every record written before it.
 func (n *Node) takeOver() {
 	l := &n.lead
-	l.taking, l.ready, l.since = true, false, n.now
+	l.taking, l.since = true, n.now
 	l.rosterStale = true
 	for _, c := range [...]*cell{&n.rosterCell, &n.ordersCell, &n.list} {
 		c.ask()
@@ -107,7 +106,7 @@ func (n *Node) tookList(ev *Event) {
 		}
 	}
 	n.forget(ev.Entries)
-	if !n.lead.taking || n.lead.gotList || !fresh {
+	if !n.lead.taking || !fresh {
 		return
 	}
 	n.lead.gotList = true
@@ -118,7 +117,7 @@ func (n *Node) tookList(ev *Event) {
 // may have missed their deletion.
 func (n *Node) forget(listed []Entry) {
 	n.peers = slices.DeleteFunc(n.peers, func(p peer) bool {
-		return p.session != n.cfg.Session && p.over() && p.flight == NoVerb && !n.named(p.session) &&
+		return p.over() && !n.named(p.session) &&
 			!slices.ContainsFunc(listed, func(e Entry) bool { return e.Session == p.session })
 	})
 }
@@ -137,7 +136,7 @@ func (n *Node) askForOwners() {
 
 // leading tells whether this node may change the plan now.
 func (n *Node) leading() bool {
-	if !n.Leads() || n.cause != NotEnded || n.ended {
+	if !n.Leads() || n.cause != NotEnded {
 		return false
 	}
 	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) {
@@ -204,21 +203,20 @@ func (n *Node) expire() {
 // waits for the world to change.
 func (n *Node) checkBug() {
 	l := &n.lead
-	for i := range n.peers {
-		if p := &n.peers[i]; p.is(record.Left) && p.rec.Bug != 0 && p.rec.Bug == n.plan.Decided && !mutPlanAfterBug {
-			l.bugSeen, l.bugVer = true, ordersVer(n.orders)
-			l.bugLive = n.live(nil)
-			n.do(Action{Do: DoNote, Note: NoteBug, Who: p.session})
-			return
-		}
+	i := slices.IndexFunc(n.peers, func(p peer) bool { return p.is(record.Left) && p.rec.Bug == n.plan.Decided })
+	if i < 0 || mutPlanAfterBug {
+		return
 	}
+	l.bugSeen, l.bugVer = true, ordersVer(n.orders)
+	l.bugLive = n.live(nil)
+	n.do(Action{Do: DoNote, Note: NoteBug, Who: n.peers[i].session})
 }
 
 // spellbound: still facing the plan that the last leader broke on.
 func (n *Node) spellbound() bool {
 	l := &n.lead
 	if l.bugSeen && (ordersVer(n.orders) != l.bugVer || !slices.Equal(n.live(l.scratch.live[:0]), l.bugLive)) {
-		l.bugSeen, l.bugLive = false, nil
+		l.bugSeen = false
 	}
 	return l.bugSeen
 }
@@ -266,14 +264,15 @@ func (n *Node) returns(name string) uint32 {
 	return n.plan.Returns[i].Count
 }
 
-// heir is the live, not yet planned session of p's name, if p is on its way out.
+// heir is the live, not yet planned session of the name of p, a member of the plan
+// on its way out.
 func (n *Node) heir(p *peer) *peer {
-	if p.rec == nil || p.is(record.Live) && !mutTakeName || !p.planned {
+	if p.rec == nil || p.is(record.Live) && !mutTakeName {
 		return nil
 	}
 	for i := range n.peers {
 		q := &n.peers[i]
-		if q != p && !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && q.told == toldLive {
+		if !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && q.told == toldLive {
 			return q
 		}
 	}
@@ -315,7 +314,7 @@ func (n *Node) waiting(id record.ID, r *record.Row) bool {
 		return r.To != 0 && r.Reason == record.NoReason
 	}
 	p := n.peer(r.Owner)
-	return p == nil || p.rec == nil || !n.started(id, r, p)
+	return p.rec == nil || !n.started(id, r, p)
 }
 
 // started: the owner has applied the grant and the source confirmed it.
@@ -349,8 +348,7 @@ func (n *Node) evict() {
 	if n.plan.Hold && n.reached(n.lead.since.Add(wait(n.cfg.Lease))) {
 		for i := range n.peers {
 			p := &n.peers[i]
-			beats := p.heard && p.rec != nil && n.now.Sub(p.at) < overdue(p.rec)
-			if n.behindTimes(p) && beats && !p.is(record.Evicted) && p.flight == NoVerb && !p.reread && p.session != n.cfg.Session {
+			if n.behindTimes(p) && p.heard && n.now.Sub(p.at) < overdue(p.rec) && !p.is(record.Evicted) && p.flight == NoVerb && !p.reread {
 				n.declare(p, record.Evicted) // its next heartbeat fails, and with it its lease
 			}
 		}
@@ -362,7 +360,7 @@ func (n *Node) evict() {
 			continue
 		}
 		p := n.peer(r.Owner)
-		if p == nil || p.flight != NoVerb || p.reread || !p.is(record.Live) && !p.is(record.Leaving) {
+		if p.flight != NoVerb || p.reread || !p.is(record.Live) && !p.is(record.Leaving) {
 			continue
 		}
 		if n.reached(w.since.Add(n.cfg.Drain + 2*p.rec.Beat)) {
@@ -394,16 +392,14 @@ func (n *Node) Waits() []Wait {
 	var out []Wait
 	for _, w := range n.lead.waits {
 		r := n.plan.Rows[w.id]
-		out = append(out, Wait{ID: w.id, Name: n.NameOf(w.id), Row: r, For: n.now.Sub(w.since), Stuck: w.stuck})
+		out = append(out, Wait{Name: n.NameOf(w.id), Row: r, Stuck: w.stuck})
 	}
 	return out
 }
 
 // A Wait is one row that is not yet where the plan wants it.
 type Wait struct {
-	ID    record.ID
 	Name  string
 	Row   record.Row
-	For   time.Duration
 	Stuck bool
 }

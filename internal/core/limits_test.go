@@ -19,7 +19,11 @@ func TestAHeartbeatFitsHoweverMuchWasGivenUp(t *testing.T) {
 	roster := &record.Roster{Ver: 1}
 	plan := &record.Plan{Incarnation: 1, Gen: 1, Write: 1, Decided: 1, Term: 1, Leader: 2, ID: 1, Roster: 1, Members: []record.Session{2, me}}
 	var failed []core.Event
-	for i := range record.MaxPartitions {
+	most := record.MaxPartitions
+	if testing.Short() {
+		most = 4000 // with a cause for each, too many as well
+	}
+	for i := range most {
 		token := record.MakeToken(1, 1)
 		roster.Entries = append(roster.Entries, record.Partition{Name: strconv.Itoa(i)})
 		plan.Rows = append(plan.Rows, record.Row{State: record.Owned, Owner: me, Token: token, Rev: 1})
@@ -42,7 +46,7 @@ func TestAHeartbeatFitsHoweverMuchWasGivenUp(t *testing.T) {
 			told = len(a.Member.GaveUp)
 		}
 	}
-	if told != record.MaxPartitions {
-		t.Errorf("%d of %d partitions given up were told", told, record.MaxPartitions)
+	if told != most {
+		t.Errorf("%d of %d partitions given up were told", told, most)
 	}
 }

@@ -10,12 +10,12 @@ import (
 type peer struct {
 	session record.Session
 	rec     *record.Member // nil: known to be absent
-	rev     Rev
+	rev     Rev            // of rec
 	at      Time           // when this very version was first seen here
 	first   Time           // when any version was
 	heard   bool           // it was seen to change, or to be created: its age is known
 	flight  Verb           // a call on the record: Get, Delete, or Put
-	put     *record.Member // under way: Dead or Evicted
+	put     *record.Member // Dead or Evicted, while a Put is under way
 	reread  bool
 	floor   uint64 // sequence number known when the Get under way was sent
 	state   uint8  // and how far it was in its life
@@ -34,8 +34,7 @@ type told uint8
 const (
 	toldNothing told = iota
 	toldLive
-	toldGoing // LEAVING or EVICTED
-	toldEnded
+	toldGone // LIVE no more
 )
 
 // is tells whether the peer, if there is one, is known to be in state s.
@@ -98,7 +97,7 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	}
 	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false
 	p.heard = p.heard || was != nil || created
-	if m.State.Ended() && p.ended == Never {
+	if m.State.Ended() {
 		p.ended = n.now
 	}
 	n.lead.clear(m)
@@ -116,16 +115,18 @@ func rank(s record.MemberState) uint8 {
 	return [...]uint8{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
 }
 
+// sameButSeq needs not ask for the incarnation, which a session acknowledges with
+// its first plan and keeps, nor for the proof, which comes with the death.
 func sameButSeq(a, b *record.Member) bool {
-	return a.State == b.State && a.AckGen == b.AckGen && a.AckInc == b.AckInc && a.Proof == b.Proof &&
-		slices.Equal(a.Draining, b.Draining) && slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
+	return a.State == b.State && a.AckGen == b.AckGen && slices.Equal(a.Draining, b.Draining) &&
+		slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
 }
 
 // watchOut decides whose records to watch. The leader and the next two in line
 // watch everybody, so that when the leader and another die together the next
 // leader already knows the other's silence: one lease, not two.
 func (n *Node) watchOut() {
-	if n.plan == nil || n.cause != NotEnded {
+	if n.plan == nil {
 		return
 	}
 	w := Watch{Orders: n.Leads()}
@@ -179,7 +180,7 @@ func (n *Node) refreshPeers() {
 	if n.plan == nil || n.cause != NotEnded {
 		return
 	}
-	if l := n.plan.Leader; l != n.cfg.Session && l != 0 && n.peer(l) == nil {
+	if l := n.plan.Leader; l != 0 && n.peer(l) == nil {
 		n.addPeer(l).reread = true
 	}
 	for i := range n.peers {
@@ -192,7 +193,7 @@ func (n *Node) refreshPeers() {
 		}
 		switch {
 		case p.reread && n.reached(p.wait):
-			p.flight, p.floor, p.state = Get, 0, 0
+			p.flight = Get
 			if p.rec != nil {
 				p.floor, p.state = p.rec.Seq, rank(p.rec.State)
 			}
@@ -230,7 +231,6 @@ func (n *Node) tookPeer(ev *Event) bool {
 		p.wait = n.now.Add(n.cfg.Retry)
 	case verb == Put && ev.Outcome == OK:
 		m := p.put
-		p.put = nil
 		n.sawPeer(m, ev.Rev, false)
 		note := NoteDead
 		if m.State == record.Evicted {
@@ -240,7 +240,6 @@ func (n *Node) tookPeer(ev *Event) bool {
 	case verb == Delete && ev.Outcome == OK:
 		n.dropPeer(ev.Key.Session)
 	default: // a conflict, or nobody knows: see what is there
-		p.put = nil
 		p.reread, p.wait = true, n.now
 		if ev.Outcome == Unknown {
 			p.wait = n.now.Add(n.cfg.Retry)
@@ -282,23 +281,24 @@ func (n *Node) expired(p *peer) bool {
 // peerAbsent: a linearizable read did not find the record. Absence frees
 // nothing by itself; what follows depends on who is missing.
 func (n *Node) peerAbsent(p *peer) {
-	if p.over() || !n.named(p.session) {
+	if !n.named(p.session) {
 		n.dropPeer(p.session)
 		return
 	}
-	p.rec, p.rev, p.absent = nil, 0, true
+	p.rec, p.absent = nil, true
 }
 
+// dropPeer forgets a peer: never this node itself.
 func (n *Node) dropPeer(s record.Session) {
-	if i, ok := n.findPeer(s); ok && s != n.cfg.Session {
-		n.peers = slices.Delete(n.peers, i, i+1)
-	}
+	i, _ := n.findPeer(s)
+	n.peers = slices.Delete(n.peers, i, i+1)
 }
 
-// named tells whether the plan still speaks of s.
+// named tells whether the plan still speaks of s. Rows are meant for members only,
+// so only their owners can be others.
 func (n *Node) named(s record.Session) bool {
-	if n.plan == nil || n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
+	if n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
 		return true
 	}
-	return slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == s || r.To == s })
+	return slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.Owner == s })
 }

@@ -112,19 +112,16 @@ func (n *Node) notice() {
 		case st == record.Live:
 		case p.told == toldLive || p.told == toldNothing && in:
 			n.noticeEnd(p)
-		case st.Ended():
-			p.told = toldEnded
 		default:
-			p.told = toldGoing
+			p.told = toldGone
 		}
 	}
 }
 
 func (n *Node) noticeEnd(p *peer) {
-	p.told = toldGoing
+	p.told = toldGone
 	switch p.rec.State {
 	case record.Dead:
-		p.told = toldEnded
 		n.lead.settle.why |= WhyDied
 		if p.rec.Proof {
 			n.newsFor(n.cfg.Guard)
@@ -134,9 +131,6 @@ func (n *Node) noticeEnd(p *peer) {
 	case record.Evicted:
 		n.lead.settle.why |= WhyEvicted
 		n.news()
-	case record.Left:
-		p.told = toldEnded
-		fallthrough
 	default:
 		n.lead.settle.why |= WhyLeft
 		n.news()
@@ -157,7 +151,7 @@ func (n *Node) settled() bool {
 		}
 		// One that is expiring right now is as good as dead: it stays until its
 		// record says so. That is why expiries come before drops.
-		if !p.heard || !mutDropFirst && (n.expired(p) || p.flight == Put) {
+		if !p.heard || !mutDropFirst && n.expired(p) {
 			return false
 		}
 		return n.reached(s.at.Add(gap(p.rec.Beat)))

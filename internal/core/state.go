@@ -153,16 +153,18 @@ func (n *Node) encodePlan(e *encoder) {
 func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.session(p.session)
 	e.member(p.rec)
-	e.rev(Key{MemberCell, p.session}, p.rev)
 	most := wait(n.cfg.Lease) + 2*time.Second
 	if p.rec != nil {
+		e.rev(Key{MemberCell, p.session}, p.rev)
 		most = max(most, wait(p.rec.Lease)+2*time.Second)
 	}
 	e.since(p.at, most)
 	e.since(p.first, max(n.cfg.Return, maxDelta))
 	e.flag(p.heard)
 	e.num(uint64(p.flight))
-	e.member(p.put)
+	if p.flight == Put {
+		e.member(p.put)
+	}
 	e.flag(p.reread)
 	e.seq(p.session, p.floor)
 	e.num(uint64(p.state))
@@ -246,6 +248,9 @@ func (n *Node) encodeLead(e *encoder) {
 		e.num(uint64(g.id))
 		e.session(g.who)
 		e.until(g.until)
+	}
+	if !l.bugSeen {
+		return
 	}
 	e.num(uint64(len(l.bugLive)))
 	for _, id := range l.bugLive {

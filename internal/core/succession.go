@@ -21,8 +21,8 @@ func (n *Node) succeed() {
 		return
 	}
 	l := n.peer(n.plan.Leader)
-	if l != nil && l.rec != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
-		if p := n.place(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) || l.proof {
+	if l != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
+		if p := n.place(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) {
 			n.declare(l, record.Dead)
 		}
 	}
@@ -75,10 +75,11 @@ func (n *Node) place() time.Duration {
 	return time.Duration(ahead) * n.cfg.Step
 }
 
-// claim makes this node the leader of the plan just read, if nobody else is.
+// claim makes this node the leader of the plan just read. Where that names another
+// leader than the one that is gone, adopt has taken the claim back.
 func (n *Node) claim() {
 	n.claiming = false
-	if n.cause != NotEnded || n.own.state != record.Live || n.lapsed || !n.vacated() || n.cell.flight != NoVerb || n.Leads() {
+	if n.cause != NotEnded || n.own.state != record.Live || n.lapsed {
 		return
 	}
 	next := *n.plan.Full()
@@ -101,7 +102,6 @@ func (n *Node) create() {
 		Term:        1,
 		Hold:        !n.cfg.Fresh && !mutNoHold,
 		Leader:      n.cfg.Session,
-		Mode:        n.cfg.Mode,
 		Server:      n.server,
 	}, 0)
 	n.creates = false

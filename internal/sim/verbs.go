@@ -258,6 +258,7 @@ func (s *Stage) store(args []string) error {
 			k := core.Key{Cell: core.MemberCell, Session: h.node.Session()}
 			if c := w.store.cell(k); c != nil {
 				w.lossy = true
+				w.judge(check.Event{Kind: check.Change}) // a member less
 				w.delete(k, c.Rev)
 			}
 		}

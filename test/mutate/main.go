@@ -11,8 +11,9 @@
 // end that does not come (play.go). Most mutants are noticed soon. For the others
 // everything is played once more without a mutant, to find the schedules in which
 // their switches would change a value or the outcome of a condition at all: only
-// those need to be played with them (baseline.go, pure.go). run.go hands mutants
-// to processes, report.go adds up.
+// those need to be played with them (baseline.go, pure.go). Of what nothing has
+// noticed by then, the core's own tests are asked. run.go hands mutants to
+// processes, report.go adds up.
 //
 // A mutant is known by its function, its operator, the source text it changes
 // and, where there are several of those, by which of them it is: lines and files

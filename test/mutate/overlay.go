@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // chosen takes the place of switch.go in the program that plays mutants.
@@ -23,6 +24,34 @@ func watch(all []int) { core.WatchMutants(all) }
 func differing() []int { return core.Differing() }
 `
 
+// asked is a file more of the core's own tests: they are run with one mutant in.
+const asked = `package core_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rota-dev/rota/internal/core"
+)
+
+func TestMain(m *testing.M) {
+	n, err := strconv.Atoi(os.Getenv("ROTA_MUTANT"))
+	if err != nil {
+		panic(err)
+	}
+	core.ChooseMutant(n)
+	os.Exit(m.Run())
+}
+`
+
+// compileTests builds the core's own tests, with all mutants. It returns the path
+// of their program.
+func compileTests(root, dir string, set *Set) (string, error) {
+	return compileOver(root, dir, "tests", set.Files, map[string]string{filepath.Join(root, "internal", "core", "mxmain_test.go"): asked},
+		"test", "-c", "./internal/core")
+}
+
 // compile builds the program that plays mutants: this one, with the core in
 // which they all are. It returns its path.
 func compile(root, dir string, set *Set, probing bool) (string, error) {
@@ -30,6 +59,12 @@ func compile(root, dir string, set *Set, probing bool) (string, error) {
 	if probing {
 		name, files = "probe", set.Probing
 	}
+	return compileOver(root, dir, name, files, map[string]string{filepath.Join(root, "test", "mutate", "switch.go"): chosen},
+		"build", "./test/mutate")
+}
+
+// compileOver builds a package over the core with all mutants and some files more.
+func compileOver(root, dir, name string, files map[string][]byte, more map[string]string, args ...string) (string, error) {
 	src := filepath.Join(dir, name+"-src")
 	if err := os.RemoveAll(src); err != nil {
 		return "", err
@@ -48,8 +83,10 @@ func compile(root, dir string, set *Set, probing bool) (string, error) {
 			return "", err
 		}
 	}
-	if err := put(filepath.Join(root, "test", "mutate", "switch.go"), chosen); err != nil {
-		return "", err
+	for path, text := range more {
+		if err := put(path, text); err != nil {
+			return "", err
+		}
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -60,7 +97,8 @@ func compile(root, dir string, set *Set, probing bool) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", bin, "./test/mutate")
+	last := len(args) - 1
+	cmd := exec.Command("go", slices.Concat(args[:last], []string{"-overlay", overlay, "-o", bin}, args[last:])...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the core with all mutants does not build: %w\n%s", err, out)

@@ -23,7 +23,7 @@ import (
 // A Verdict is what became of a mutant.
 type Verdict struct {
 	N       int                `json:"n"`
-	By      string             `json:"by,omitempty"` // scenario, directed, random or hang; "" if nobody noticed
+	By      string             `json:"by,omitempty"` // scenario, directed, random, test or hang; "" if nobody noticed
 	What    string             `json:"what,omitempty"`
 	Quick   bool               `json:"quick,omitempty"`   // and not everything was played
 	Differs int                `json:"differs"`           // schedules in which it makes any difference
@@ -37,6 +37,7 @@ const (
 	byScenario = "scenario"
 	byDirected = "directed"
 	byRandom   = "random"
+	byTest     = "test" // the core's own tests, asked of what nothing else noticed
 	byHang     = "hang"
 )
 

@@ -156,7 +156,7 @@ func (f *Figures) complaints(share bool) []string {
 	return out
 }
 
-var stages = []string{byScenario, byDirected, byRandom, byHang}
+var stages = []string{byScenario, byDirected, byRandom, byTest, byHang}
 
 func (f *Figures) table(w io.Writer) {
 	line := func(name string, r *Row) {
@@ -209,7 +209,7 @@ func (f *Figures) page(w io.Writer, skipped map[string]string) {
 	p("| noticed by | mutants |")
 	p("|---|---:|")
 	for _, s := range stages {
-		p("| %s | %d |", map[string]string{byScenario: "a scenario's transcript", byDirected: "a directed schedule", byRandom: "a random schedule, or marks it no longer reaches", byHang: "not coming to an end"}[s], f.By[s])
+		p("| %s | %d |", map[string]string{byScenario: "a scenario's transcript", byDirected: "a directed schedule", byRandom: "a random schedule, or marks it no longer reaches", byTest: "a test of the core by hand", byHang: "not coming to an end"}[s], f.By[s])
 	}
 	p("\n| operator | mutants | equivalent | survivors |")
 	p("|---|---:|---:|---:|")

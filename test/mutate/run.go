@@ -223,7 +223,58 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 		}
 		left = slices.DeleteFunc(left, func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
 	}
+	return r.test(ctx, mutants)
+}
+
+// test asks the core's own tests of what no schedule has noticed.
+func (r *run) test(ctx context.Context, mutants []Mutant) error {
+	left := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool {
+		x, ok := r.results[m.ID]
+		return !ok || x.By != ""
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	bin, err := compileTests(r.root, r.dir, r.set)
+	if err != nil {
+		return err
+	}
+	if what := r.ask(ctx, bin, 0); what != "" {
+		return fmt.Errorf("without any mutant the core's tests fail already: %s", what)
+	}
+	r.todo, r.done, r.began = len(left), 0, time.Now()
+	for _, m := range left {
+		what := r.ask(ctx, bin, m.N)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v := r.results[m.ID].Verdict
+		if what != "" {
+			v.By, v.What = byTest, what
+		}
+		if err := r.keep(m, v); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(r.stderr)
 	return nil
+}
+
+// ask runs the core's tests with a mutant in and tells what fails first.
+func (r *run) ask(ctx context.Context, bin string, n int) string {
+	cmd := exec.CommandContext(ctx, bin, "-test.short", "-test.failfast", "-test.timeout=5m")
+	cmd.Dir = filepath.Join(r.root, "internal", "core")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("ROTA_MUTANT=%d", n))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "--- FAIL") || strings.HasPrefix(line, "panic:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return err.Error()
 }
 
 // hand gives mutants to processes.

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rota-dev/rota"
+	"github.com/spf13/pflag"
+)
+
+// A rota that was itself started by the handler of another one, with its settings
+// in the environment: its command and its watchdog find none of the settings, and
+// its command finds each fact once, with this rota's value.
+func TestCommandsFindNoSettingsAndEachFactOnce(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{
+		"ROTA_STORE": "mem:", "ROTA_SOURCE": "none:?names=mine", "ROTA_GROUP": "inner", "ROTA_NEW_GROUP": "true", "ROTA_LEASE": "20s",
+		"ROTA_TOKEN": "999", "ROTA_PARTITION": "outer.7", "ROTA_SESSION": "outer", "ROTA_MESSAGE_ID": "outer-1", "ROTA_ATTEMPT": "4",
+		"ROTA_OWN":   "exec:cat /proc/$$/environ >" + dir + "/command; cat /proc/$PPID/environ >" + dir + "/watchdog; touch " + dir + "/done; sleep 1000",
+		"NOT_ROTA_S": "kept",
+	} {
+		t.Setenv(name, value)
+	}
+	p := start(t, dir, "run")
+	until(t, "the command", func() bool { _, err := os.Stat(filepath.Join(dir, "done")); return err == nil })
+	p.Process.Kill()
+	read := func(name string) []string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	}
+	command, watchdog := map[string][]string{}, read("watchdog")
+	for _, entry := range read("command") {
+		name, value, _ := strings.Cut(entry, "=")
+		command[name] = append(command[name], value)
+	}
+	for name, want := range map[string]string{"ROTA_GROUP": "inner", "ROTA_PARTITION": "mine", "NOT_ROTA_S": "kept"} {
+		if got := command[name]; !slices.Equal(got, []string{want}) {
+			t.Errorf("the command finds %s=%q, want %q once", name, got, want)
+		}
+	}
+	for _, name := range []string{"ROTA_TOKEN", "ROTA_SESSION"} {
+		if got := command[name]; len(got) != 1 || got[0] == "999" || got[0] == "outer" {
+			t.Errorf("the command finds %s=%q, want this rota's alone", name, got)
+		}
+	}
+	for _, name := range []string{"ROTA_STORE", "ROTA_SOURCE", "ROTA_NEW_GROUP", "ROTA_LEASE", "ROTA_OWN", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT"} {
+		if got := command[name]; got != nil {
+			t.Errorf("the command finds %s=%q", name, got)
+		}
+	}
+	own := ownVariables(rootCmd())
+	for _, entry := range watchdog {
+		if name, _, _ := strings.Cut(entry, "="); own[name] {
+			t.Errorf("the watchdog finds %s", entry)
+		}
+	}
+}
+
+// Whatever rota reads from its environment is kept from its children.
+func TestEverySettingIsKeptFromChildren(t *testing.T) {
+	root := rootCmd()
+	own := ownVariables(root)
+	env := []string{"PATH=/bin", "ROTATION=1", "MY_ROTA_STORE=x", "ROTA_HOUSE=mine"}
+	kept := slices.Clone(env)
+	for name := range knownFlags(root) {
+		env = append(env, variable(name)+"=secret")
+	}
+	for _, name := range []string{"ROTA_CONFIG", "ROTA_TOKEN", "ROTA_SESSION", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT", "ROTA_PARTITION"} {
+		env = append(env, name+"=x")
+	}
+	if got := childEnv(env, own); !slices.Equal(got, kept) {
+		t.Errorf("children find %q, want %q", got, kept)
+	}
+	n := 0
+	eachFlag(root, func(*pflag.Flag) { n++ })
+	if n < 50 {
+		t.Errorf("only %d flags were looked at", n)
+	}
+	for _, a := range factsOf("g", rota.Message{ID: "1"}) {
+		if !slices.Contains(factKeys, a.key) {
+			t.Errorf("%s is told to commands and not among the variables that are rota's own", a.key)
+		}
+	}
+}

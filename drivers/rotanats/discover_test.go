@@ -1,0 +1,160 @@
+package rotanats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// discovering is a source whose partitions are the subjects that there are.
+func (b *broker) discovering(opts ...rotanats.Option) rota.Source {
+	s := rotanats.Source(b.url, append(opts, rotanats.Stream(b.stream), rotanats.Subject(b.stream+".in.*"))...)
+	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
+	return s
+}
+
+// raw publishes as somebody would who does not mind how a subject looks.
+func (b *broker) raw(subject string) {
+	b.t.Helper()
+	r, err := b.js.Conn().RequestMsg(&nats.Msg{Subject: subject, Data: []byte("x")}, 10*time.Second)
+	if err != nil || strings.Contains(string(r.Data), `"error"`) {
+		b.t.Fatalf("publish to %q: %v, %v", subject, r, err)
+	}
+}
+
+func partitionNames(list []rota.Partition) (out []string) {
+	for _, p := range list {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// TestBadSubjectsAreLeftOut: a producer makes up subjects that cannot be partitions.
+// The others are served, by a new group and by the next leader, and each bad one is
+// told once.
+func TestBadSubjectsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	in := b.stream + ".in."
+	b.names = []string{in + "a", in + "b"}
+	b.flow(1, 1)
+	for _, token := range []string{"\x01", strings.Repeat("n", 300), "\xff\xfe"} {
+		b.raw(in + token)
+	}
+	says := []string{"has control characters", fmt.Sprintf("is %d bytes long, more than 256", len(in)+300), "is not UTF-8"}
+	l, mem := newLedger(t), rotatest.NewMemStore()
+	var mu sync.Mutex
+	told := map[string][]string{}
+	hear := func(name string) func(*rota.Config) {
+		return func(c *rota.Config) {
+			c.Trace = func(e rota.Event) {
+				if e.Kind == rota.EventCondition {
+					mu.Lock()
+					told[name] = append(told[name], e.Because)
+					mu.Unlock()
+				}
+			}
+		}
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	ended := l.memberUntil(ctx, "first", mem.Open(), b.discovering(), hear("first"))
+	l.wait("a new group", 30*time.Second, l.reached(b, 1))
+	leave()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	l.member("next", mem.Open(), b.discovering(), hear("next"))
+	b.flow(2, 2)
+	l.wait("the next leader", 30*time.Second, l.reached(b, 2))
+	b.names = append(b.names, in+"c") // and it still finds new ones
+	if err := b.Publish(in+"c", fmt.Appendf(nil, "%sc %d", in, 1), fmt.Appendf(nil, "%sc %d", in, 2)); err != nil {
+		t.Fatal(err)
+	}
+	l.wait("a new partition", 60*time.Second, l.reached(b, 2))
+	mu.Lock()
+	defer mu.Unlock()
+	for name, list := range told {
+		for _, s := range says {
+			n := len(slices.DeleteFunc(slices.Clone(list), func(text string) bool { return !strings.Contains(text, s) }))
+			if n != 1 {
+				t.Errorf("%s tells %q %d times: %q", name, s, n, list)
+			}
+		}
+		if len(list) != len(says) {
+			t.Errorf("%s tells more: %q", name, list)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("told: %q", told)
+	}
+}
+
+// TestMostSubjects: a producer makes up more subjects than are allowed. As many as
+// are allowed are served, and both numbers told. Which those are does not change by
+// subjects that come before them in the alphabet, once they are consumed.
+func TestMostSubjects(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	in := b.stream + ".in."
+	for _, token := range []string{"e", "d", "h", "g", "f", "\x01"} {
+		b.raw(in + token)
+	}
+	list := func(most int) []string {
+		t.Helper()
+		got, err := b.discovering(rotanats.Most(most)).Partitions(t.Context())
+		if want := fmt.Sprintf("has 5 subjects like %s*, more than most=%d; only %d are served", in, most, most); most < 5 &&
+			(!errors.Is(err, rota.ErrPartial) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("most=%d: %v, want %q", most, err, want)
+		}
+		return partitionNames(got)
+	}
+	if got := list(5); !slices.Equal(got, []string{in + "d", in + "e", in + "f", in + "g", in + "h"}) {
+		t.Errorf("all: %q", got)
+	}
+	if got := list(2); !slices.Equal(got, []string{in + "d", in + "e"}) {
+		t.Errorf("two: %q", got)
+	}
+	l := newLedger(t)
+	started := make(chan string, 100)
+	l.member("a", rotatest.NewMemStore(), b.discovering(rotanats.Most(2)), func(c *rota.Config) {
+		c.Handle = func(_ context.Context, m rota.Message) error { started <- m.Partition; return nil }
+	})
+	for range 2 {
+		select {
+		case <-started:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the first two are not consumed")
+		}
+	}
+	for _, token := range []string{"a", "b", "c"} {
+		b.raw(in + token)
+	}
+	got, err := b.discovering(rotanats.Most(2)).Partitions(t.Context())
+	if !slices.Equal(partitionNames(got), []string{in + "d", in + "e"}) || !errors.Is(err, rota.ErrPartial) || !strings.Contains(err.Error(), "has 8 subjects") {
+		t.Errorf("with more in front of them: %q, %v", got, err)
+	}
+	got, err = b.discovering(rotanats.Most(4)).Partitions(t.Context())
+	if !slices.Equal(partitionNames(got), []string{in + "a", in + "b", in + "d", in + "e"}) || !errors.Is(err, rota.ErrPartial) {
+		t.Errorf("with room for two more: %q, %v", got, err)
+	}
+	for query, says := range map[string]string{"most=0": "from 1 to 32768", "most=40000": "from 1 to 32768"} {
+		if err := rotanats.Check("nats://a?stream=S&subject=s.*&" + query); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	_, err = rotanats.Source("nats://a?stream=S&subject=s.*&most=3&partitions=4").Partitions(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "most and partitions") {
+		t.Errorf("most and partitions: %v", err)
+	}
+}

@@ -1,0 +1,16 @@
+//go:build !unix
+
+package rotanats
+
+import "io/fs"
+
+const (
+	noFollow = 0
+	nonBlock = 0
+)
+
+func isLink(error) bool { return false }
+
+// strange: owners and modes are not what they are on unix. No folder is served here,
+// see flock.
+func strange(fs.FileInfo) string { return "" }

@@ -1,0 +1,35 @@
+//go:build unix
+
+package rotanats
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// noFollow makes opening a symbolic link an error.
+const noFollow = syscall.O_NOFOLLOW
+
+// nonBlock keeps opening a pipe from waiting for its other end.
+const nonBlock = syscall.O_NONBLOCK
+
+// isLink tells whether opening failed because of that.
+func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }
+
+// strange tells why a file or folder may hold what another user has put there, ""
+// if only we and root can have.
+func strange(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch me := os.Geteuid(); {
+	case !ok:
+		return ""
+	case st.Uid != uint32(me) && st.Uid != 0:
+		return fmt.Sprintf("belongs to user %d, and this process runs as user %d", st.Uid, me)
+	case info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o022 != 0:
+		return fmt.Sprintf("may be written by other users (mode %04o)", info.Mode().Perm())
+	}
+	return ""
+}

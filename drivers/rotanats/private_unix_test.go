@@ -1,0 +1,190 @@
+//go:build unix
+
+package rotanats_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// A trap is a folder that somebody else has prepared.
+type trap struct{ dir, victim string }
+
+const precious = "precious\n"
+
+// newTrap makes a folder of the given mode with a lock file, so that it counts as one
+// of rota's, and a file of ours elsewhere that must not be touched.
+func newTrap(t *testing.T, mode os.FileMode) *trap {
+	t.Helper()
+	home := t.TempDir()
+	tr := &trap{dir: filepath.Join(home, "data"), victim: filepath.Join(home, "victim")}
+	tr.must(t, os.Mkdir(tr.dir, 0o700), os.WriteFile(filepath.Join(tr.dir, "rota.lock"), nil, 0o600),
+		os.WriteFile(tr.victim, []byte(precious), 0o600), os.Chmod(tr.dir, mode))
+	return tr
+}
+
+func (tr *trap) must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// link puts a symbolic link to the victim at a place within the folder.
+func (tr *trap) link(t *testing.T, name, to string) {
+	t.Helper()
+	os.Remove(filepath.Join(tr.dir, name))
+	tr.must(t, os.Symlink(to, filepath.Join(tr.dir, name)))
+}
+
+// spring uses the folder in every way there is, and returns the errors.
+func (tr *trap) spring(t *testing.T, opts ...rotanats.Option) map[string]error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	all := map[string]error{}
+	s, err := rotanats.Serve(tr.dir, "", opts...)
+	if err == nil {
+		s.Close()
+	}
+	all["Serve"] = err
+	st := rotanats.Embed(tr.dir, opts...)
+	_, all["Embed"] = st.Put(ctx, "k", nil, 0)
+	st.Close()
+	src := rotanats.Source("embed:"+tr.dir, append(opts, rotanats.Stream("S"), rotanats.Subject("s.*"))...)
+	_, all["Source"] = src.Partitions(ctx)
+	src.(interface{ Close() error }).Close()
+	_, all["ReadFolder"] = rotanats.ReadFolder(tr.dir, "rota.address", opts...)
+	if text, err := os.ReadFile(tr.victim); err != nil || string(text) != precious {
+		t.Errorf("the file of ours that a link leads to holds %q, %v", text, err)
+	}
+	return all
+}
+
+const noted = `{"address":"127.0.0.1:1","token":"of-somebody-else","pid":1}`
+
+// TestFolderThatOthersPrepared: nothing in it is believed, and nothing it leads to
+// touched.
+func TestFolderThatOthersPrepared(t *testing.T) {
+	const nobody = 65534
+	for name, c := range map[string]struct {
+		mode    os.FileMode
+		prepare func(t *testing.T, tr *trap) error
+		root    bool // only root can prepare it
+		says    string
+	}{
+		"writable by all":      {mode: 0o777, says: "may be written by other users (mode 0777)"},
+		"writable by a group":  {mode: 0o770, says: "may be written by other users (mode 0770)"},
+		"sticky":               {mode: 0o777 | os.ModeSticky, says: "may be written by other users"},
+		"of another user":      {mode: 0o700, root: true, says: "belongs to user 65534", prepare: func(_ *testing.T, tr *trap) error { return os.Chown(tr.dir, nobody, nobody) }},
+		"linked by another":    {mode: 0o700, root: true, says: "belongs to user 65534", prepare: linked(nobody)},
+		"a note of another's":  {mode: 0o700, root: true, says: "belongs to user 65534", prepare: noteOf(nobody, 0o644)},
+		"a note for all":       {mode: 0o700, says: "may be written by other users (mode 0666)", prepare: noteOf(os.Geteuid(), 0o666)},
+		"records of another's": {mode: 0o700, root: true, says: "belongs to user 65534", prepare: recordsOf(nobody)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.root && os.Geteuid() != 0 {
+				t.Skip("NOT ALLOWED: only root can give a file to another user")
+			}
+			tr := newTrap(t, c.mode)
+			tr.link(t, "rota.address.new", tr.victim)
+			if c.prepare == nil || strings.HasPrefix(name, "of ") {
+				tr.must(t, os.WriteFile(filepath.Join(tr.dir, "rota.address"), []byte(noted), 0o600))
+			}
+			if c.prepare != nil {
+				tr.must(t, c.prepare(t, tr))
+			}
+			for how, err := range tr.spring(t) {
+				if name == "records of another's" && (how == "Source" || how == "ReadFolder") {
+					continue // they do not touch records
+				}
+				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "--shared-folder") {
+					t.Errorf("%s: %v; want %q and what to do", how, err, c.says)
+				}
+			}
+		})
+	}
+}
+
+// linked puts a link of another user in the folder's place.
+func linked(uid int) func(*testing.T, *trap) error {
+	return func(t *testing.T, tr *trap) error {
+		real := tr.dir + ".real"
+		tr.must(t, os.Rename(tr.dir, real), os.Symlink(real, tr.dir))
+		return os.Lchown(tr.dir, uid, uid)
+	}
+}
+
+func noteOf(uid int, mode os.FileMode) func(*testing.T, *trap) error {
+	return func(t *testing.T, tr *trap) error {
+		file := filepath.Join(tr.dir, "rota.address")
+		tr.must(t, os.WriteFile(file, []byte(noted), 0o600), os.Chmod(file, mode))
+		return os.Chown(file, uid, -1)
+	}
+}
+
+func recordsOf(uid int) func(*testing.T, *trap) error {
+	return func(t *testing.T, tr *trap) error {
+		dir := filepath.Join(tr.dir, "jetstream")
+		tr.must(t, os.Mkdir(dir, 0o755))
+		return os.Chown(dir, uid, uid)
+	}
+}
+
+// TestLinksInAFolderAreNotFollowed, also if it is ours, or shared.
+func TestLinksInAFolderAreNotFollowed(t *testing.T) {
+	for _, name := range []string{"rota.lock", "rota.address", "jetstream"} {
+		for _, mode := range []os.FileMode{0o700, 0o777} {
+			t.Run(name+" "+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				tr := newTrap(t, mode)
+				to := tr.victim
+				if name == "jetstream" {
+					to = filepath.Dir(tr.victim)
+				}
+				if name == "rota.address" {
+					tr.must(t, os.WriteFile(tr.victim+".note", []byte(noted), 0o600))
+					to = tr.victim + ".note"
+				}
+				tr.link(t, name, to)
+				for how, err := range tr.spring(t, rotanats.SharedFolder()) {
+					if name != "rota.address" && (how == "Source" || how == "ReadFolder") {
+						continue
+					}
+					if err == nil || !strings.Contains(err.Error(), "is a symbolic link") && !strings.Contains(err.Error(), "is not a folder") {
+						t.Errorf("%s: %v", how, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSharedFolderIsUsed when it is said that it is one, by option and by URL. A link
+// where the address is written is replaced, and not followed.
+func TestSharedFolderIsUsed(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"option", "URL"} {
+		tr := newTrap(t, 0o777)
+		tr.link(t, "rota.address.new", tr.victim)
+		st := rotanats.Embed(tr.dir, rotanats.SharedFolder())
+		if how == "URL" {
+			st = rotanats.Store("embed:" + tr.dir + "?shared=true")
+		}
+		if err := works(t, st); err != nil {
+			t.Errorf("by %s: %v", how, err)
+		}
+		if text, err := os.ReadFile(tr.victim); err != nil || string(text) != precious {
+			t.Errorf("by %s: the file of ours that a link leads to holds %q, %v", how, text, err)
+		}
+	}
+}
