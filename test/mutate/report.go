@@ -167,7 +167,11 @@ func (f *Figures) table(w io.Writer) {
 		fmt.Fprintf(w, " %10d %9d\n", r.Equivalent, r.Survivors)
 	}
 	head := func(name string) {
-		fmt.Fprintf(w, "%-30s %6s %8s %8s %8s %8s %10s %9s\n", name, "all", "scenario", "directed", "random", "hang", "equivalent", "survivors")
+		fmt.Fprintf(w, "%-30s %6s", name, "all")
+		for _, s := range stages {
+			fmt.Fprintf(w, " %8s", s)
+		}
+		fmt.Fprintf(w, " %10s %9s\n", "equivalent", "survivors")
 	}
 	file := ""
 	for i := range f.Rows {
