@@ -8,39 +8,48 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 
 	"github.com/rota-dev/rota/internal/sim"
 )
 
-// A Baseline is what all schedules come to without any mutant, and which mutants
-// would make a difference in which.
+// A Baseline is what all schedules come to without any mutant, and for some
+// mutants in which of them they would make a difference.
 type Baseline struct {
 	Key     string // of what it was made
-	Mutants int
+	Watch   []int  // mutants that were asked for
 	Stories int
 	Shots   int
 	Random  int
 	Seed    uint64
-	Most    int // directed schedules were limited to so many; 0 is all
-	Differ  [][]uint64
-	Marks   [][]int // by random schedule
-	Seconds float64 // of computing
-	Wrong   []string
+	Most    int              // directed schedules were limited to so many; 0 is all
+	Differ  map[int][]uint64 // by mutant: a bit for each schedule
+	Marks   [][]int          // by random schedule
+	Seconds float64          // of computing
+	Wrong   []string         // how schedules failed
+	Fails   []int            // and which: they show nothing
 }
 
 func (b *Baseline) schedules() int { return b.Stories + b.Shots + b.Random }
 
-// differs tells whether mutant n can make a difference in a schedule.
+// differs tells whether mutant n can make a difference in a schedule, if one that
+// means something.
 func (b *Baseline) differs(n, schedule int) bool {
-	return n == 0 || b.Differ[n][schedule/64]>>(schedule%64)&1 != 0
+	if _, fails := slices.BinarySearch(b.Fails, schedule); fails {
+		return false
+	}
+	d, watched := b.Differ[n]
+	return !watched || d[schedule/64]>>(schedule%64)&1 != 0
 }
 
+// count is in how many schedules, as far as is known.
 func (b *Baseline) count(n int) int {
-	if n == 0 {
+	d, watched := b.Differ[n]
+	if !watched {
 		return b.schedules()
 	}
 	sum := 0
-	for _, w := range b.Differ[n] {
+	for _, w := range d {
 		sum += bits.OnesCount64(w)
 	}
 	return sum
@@ -92,27 +101,29 @@ func sum(a, b []int) []int {
 // probe plays everything without a mutant and writes the baseline to a file.
 func probe(file string, b Baseline) error {
 	debug.SetGCPercent(400)
-	if !choose(0) || differing() != nil && b.Mutants == 0 {
+	if !choose(1) || !choose(0) {
 		return fmt.Errorf("this program was built without mutants")
 	}
+	watch(b.Watch)
 	from := computed()
 	p, err := newPlayer(b.Most)
 	if err != nil {
 		return err
 	}
 	b.Stories, b.Shots = len(p.stories), len(p.shots)
-	b.Differ = make([][]uint64, b.Mutants+1)
-	for n := range b.Differ {
+	b.Differ = map[int][]uint64{}
+	for _, n := range b.Watch {
 		b.Differ[n] = make([]uint64, (b.schedules()+63)/64)
 	}
 	progress := json.NewEncoder(os.Stdout)
 	at := 0
+	var always []int // what differs before a schedule has begun
 	ended := func(what string) {
-		for _, n := range differing() {
+		for _, n := range append(differing(), always...) {
 			b.Differ[n][at/64] |= 1 << (at % 64)
 		}
 		if what != "" {
-			b.Wrong = append(b.Wrong, what)
+			b.Wrong, b.Fails = append(b.Wrong, what), append(b.Fails, at)
 		}
 		at++
 		if at%1000 == 0 {
@@ -127,7 +138,8 @@ func probe(file string, b Baseline) error {
 		ended(p.shot(i))
 	}
 	last := []int(nil)
-	w := sim.New(options())
+	w := sim.New(options()) // it asks the core for the defaults, once for all
+	always = differing()
 	for i := range b.Random {
 		ended(random(w, b.Seed+uint64(i)))
 		m := marks(w)

@@ -5,13 +5,15 @@
 // All of them are built into one program, each behind a switch (sites.go finds
 // the places, rewrite.go writes the switches, overlay.go builds). That program
 // first plays everything without a mutant: what fails then would prove nothing.
-// On the way it notes in which schedules a switch would have changed a value at
-// all: only those need to be played with that mutant (baseline.go). Then each
-// mutant is played with every scenario, whose transcripts must stay what they are,
-// then with directed faults, then with random schedules, until something fails: a
-// transcript, a promise, a mark that is no longer reached, a panic, or an end that
-// does not come (play.go). Of what nothing has noticed by then, the core's own
-// tests are asked. run.go hands mutants to processes, report.go adds up.
+// Then each mutant is played with every scenario, whose transcripts must stay what
+// they are, then with directed faults, then with random schedules, until something
+// fails: a transcript, a promise, a mark that is no longer reached, a panic, or an
+// end that does not come (play.go). Most mutants are noticed soon. For the others
+// everything is played once more without a mutant, to find the schedules in which
+// their switches would change a value or the outcome of a condition at all: only
+// those need to be played with them (baseline.go, pure.go). Of what nothing has
+// noticed by then, the core's own tests are asked. run.go hands mutants to
+// processes, report.go adds up.
 //
 // A mutant is known by its function, its operator, the source text it changes
 // and, where there are several of those, by which of them it is: lines and files
@@ -63,9 +65,9 @@ func dispatch(args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "child":
 		return child(args[1])
-	case len(args) == 3 && args[0] == "probe":
+	case len(args) == 2 && args[0] == "probe":
 		var amount Baseline
-		if err := json.Unmarshal([]byte(args[2]), &amount); err != nil {
+		if err := json.NewDecoder(os.Stdin).Decode(&amount); err != nil {
 			return err
 		}
 		return probe(args[1], amount)
@@ -76,12 +78,13 @@ func dispatch(args []string) error {
 	fs.Uint64Var(&c.seed, "seed", 1, "of the sample")
 	fs.StringVar(&c.only, "only", "", "play only mutants whose name matches this regular expression")
 	fs.IntVar(&c.procs, "procs", 2, "processes")
-	fs.IntVar(&c.amount.Random, "random", 20_000, "random schedules")
+	fs.IntVar(&c.amount.Random, "random", manyRandom, "random schedules")
 	fs.IntVar(&c.amount.Most, "directed", 0, "directed schedules; 0 is all")
 	fs.StringVar(&c.dir, "dir", "build/mutate", "where programs and results are kept")
 	fs.StringVar(&c.page, "page", "", "write the page of a whole run to this file")
 	fs.StringVar(&c.output, "o", "table", "table or json")
 	fs.BoolVar(&c.list, "list", false, "only list the mutants")
+	fs.BoolVar(&c.despite, "despite", false, "leave out schedules that fail without any mutant, instead of refusing")
 	fs.BoolVar(&c.again, "again", false, "forget earlier results")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -99,7 +102,7 @@ type command struct {
 	sample, procs           int
 	seed                    uint64
 	only, dir, page, output string
-	list, again             bool
+	list, again, despite    bool
 	amount                  Baseline
 }
 
@@ -137,7 +140,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	c.amount.Seed = 1
-	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, stderr: stderr}
+	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, despite: c.despite, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
@@ -156,7 +159,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	f := figures(set.Mutants, mutants, r.results, equivalent, survivors)
 	f.Core, f.Commit = r.core, commit(root)
-	if b, err := readBaseline(r.baseline); err == nil {
+	if b, err := readBaseline(filepath.Join(c.dir, "baseline")); err == nil {
 		f.Schedules = [3]int{b.Stories, b.Shots, b.Random}
 	}
 	return c.report(f, set, stdout, played)
@@ -180,7 +183,7 @@ func (c *command) report(f *Figures, set *Set, stdout io.Writer, played error) e
 	if played != nil {
 		return errors.New("stopped; what was played is kept, the next run goes on from there")
 	}
-	if c.page != "" && f.Whole {
+	if c.page != "" && f.Whole && !c.despite {
 		var page strings.Builder
 		f.page(&page, set.Skipped)
 		if err := os.WriteFile(c.page, []byte(page.String()), 0o644); err != nil {
@@ -188,7 +191,7 @@ func (c *command) report(f *Figures, set *Set, stdout io.Writer, played error) e
 		}
 	}
 	if wrong := f.complaints(c.only == ""); len(wrong) > 0 {
-		return errors.New(strings.Join(wrong, "\n  "))
+		return errors.New(strings.Join(wrong, "\nmutate: "))
 	}
 	return nil
 }

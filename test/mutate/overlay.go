@@ -19,6 +19,8 @@ func choose(n int) bool {
 	return true
 }
 
+func watch(all []int) { core.WatchMutants(all) }
+
 func differing() []int { return core.Differing() }
 `
 
@@ -46,23 +48,23 @@ func TestMain(m *testing.M) {
 // compileTests builds the core's own tests, with all mutants. It returns the path
 // of their program.
 func compileTests(root, dir string, set *Set) (string, error) {
-	return compileOver(root, dir, "tests", set, false, map[string]string{filepath.Join(root, "internal", "core", "mxmain_test.go"): asked},
+	return compileOver(root, dir, "tests", set.Files, map[string]string{filepath.Join(root, "internal", "core", "mxmain_test.go"): asked},
 		"test", "-c", "./internal/core")
 }
 
 // compile builds the program that plays mutants: this one, with the core in
 // which they all are. It returns its path.
 func compile(root, dir string, set *Set, probing bool) (string, error) {
-	name := "play"
+	name, files := "play", set.Files
 	if probing {
-		name = "probe"
+		name, files = "probe", set.Probing
 	}
-	return compileOver(root, dir, name, set, probing, map[string]string{filepath.Join(root, "test", "mutate", "switch.go"): chosen},
+	return compileOver(root, dir, name, files, map[string]string{filepath.Join(root, "test", "mutate", "switch.go"): chosen},
 		"build", "./test/mutate")
 }
 
 // compileOver builds a package over the core with all mutants and some files more.
-func compileOver(root, dir, name string, set *Set, probing bool, more map[string]string, args ...string) (string, error) {
+func compileOver(root, dir, name string, files map[string][]byte, more map[string]string, args ...string) (string, error) {
 	src := filepath.Join(dir, name+"-src")
 	if err := os.RemoveAll(src); err != nil {
 		return "", err
@@ -76,7 +78,7 @@ func compileOver(root, dir, name string, set *Set, probing bool, more map[string
 		replace[path] = to
 		return os.WriteFile(to, []byte(text), 0o644)
 	}
-	for path, text := range set.Files {
+	for path, text := range files {
 		if err := put(path, string(text)); err != nil {
 			return "", err
 		}
@@ -85,10 +87,6 @@ func compileOver(root, dir, name string, set *Set, probing bool, more map[string
 		if err := put(path, text); err != nil {
 			return "", err
 		}
-	}
-	probe := fmt.Sprintf("package core\n\nconst mxProbing = %v\n", probing)
-	if err := put(filepath.Join(root, "internal", "core", "mxprobing.go"), probe); err != nil {
-		return "", err
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

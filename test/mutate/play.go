@@ -142,6 +142,13 @@ func firstLines(s string) string {
 	return strings.Join(lines[:min(3, len(lines))], "\n")
 }
 
+// How a mutant is played.
+const (
+	wholly   = "whole"
+	quickly  = "quick"
+	checking = "check" // the baseline, not the mutant
+)
+
 // play plays one mutant until somebody notices it. Schedules in which it makes no
 // difference are left out: they end as they do without it. If quick, it gives up
 // early.
@@ -175,6 +182,46 @@ func (p *player) play(n int, quick bool, b *Baseline) (v Verdict) {
 		}
 	}
 	v.Quick = false // all there is was played
+	return v
+}
+
+// check plays just those schedules in which a mutant is said to make no
+// difference. If one of them notices it the probe is wrong.
+func (p *player) check(n int, b *Baseline) (v Verdict) {
+	v = Verdict{N: n, Differs: b.count(n)}
+	p.now.Store(int64(n))
+	if !choose(n) {
+		v.Failed = "this program was built without mutants"
+		return v
+	}
+	defer func() {
+		choose(0)
+		p.began.Store(idle)
+	}()
+	w := sim.New(options())
+	for i := range b.schedules() {
+		if _, fails := slices.BinarySearch(b.Fails, i); fails || b.differs(n, i) {
+			continue
+		}
+		p.next(&v)
+		what := ""
+		switch shot, seed := i-b.Stories, i-b.Stories-b.Shots; {
+		case shot < 0:
+			what = p.story(i)
+		case seed < 0:
+			what = p.shot(shot)
+		default:
+			was := marks(w)
+			what = random(w, b.Seed+uint64(seed))
+			if what == "" && !slices.Equal(sum(was, b.Marks[seed]), marks(w)) {
+				what = fmt.Sprintf("seed %d: other marks", b.Seed+uint64(seed))
+			}
+		}
+		if what != "" {
+			v.Failed = "it should make no difference, and did: " + what
+			return v
+		}
+	}
 	return v
 }
 
@@ -252,15 +299,15 @@ func child(baseline string) error {
 	runtime.GC()
 	p.memory = inUse()
 	type job struct {
-		n     int
-		quick bool
+		n   int
+		how string
 	}
 	jobs := make(chan job)
 	go func() { // also while a mutant is being played: whoever started us may be gone
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {
 			var j job
-			if _, err := fmt.Sscan(in.Text(), &j.n, &j.quick); err != nil {
+			if _, err := fmt.Sscan(in.Text(), &j.n, &j.how); err != nil {
 				break
 			}
 			jobs <- j
@@ -269,7 +316,13 @@ func child(baseline string) error {
 	}()
 	go p.watch()
 	for j := range jobs {
-		if err := p.out.Encode(p.play(j.n, j.quick, b)); err != nil {
+		var v Verdict
+		if j.how == checking {
+			v = p.check(j.n, b)
+		} else {
+			v = p.play(j.n, j.how == quickly, b)
+		}
+		if err := p.out.Encode(v); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,20 @@ func TestNoticesWhatItShould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{root: root, dir: t.TempDir(), set: set, amount: Baseline{Random: 50, Seed: 1, Most: 300}, stderr: io.Discard}
+	r := &run{root: root, dir: t.TempDir(), set: set, amount: Baseline{Random: 50, Seed: 1, Most: 300}, despite: true, stderr: io.Discard}
 	if err := r.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var some []Mutant // for which it is asked where they make a difference
+	for i := 0; i < len(set.Mutants); i += len(set.Mutants)/100 + 1 {
+		some = append(some, set.Mutants[i])
+	}
+	for _, m := range set.Mutants {
+		if equivalent[m.ID] != "" {
+			some = append(some, m)
+		}
+	}
+	if err := r.look(t.Context(), some); err != nil {
 		t.Fatal(err)
 	}
 	b, err := readBaseline(r.baseline)
@@ -39,14 +51,14 @@ func TestNoticesWhatItShould(t *testing.T) {
 	}
 	var c *process
 	defer func() { c.end() }()
-	play := func(id string, n int) Verdict {
+	play := func(id string, n int, how string) Verdict {
 		t.Helper()
 		if c == nil {
 			if c, err = startProcess(t.Context(), r.bin, r.baseline); err != nil {
 				t.Fatal(err)
 			}
 		}
-		v, err := c.play(n, false)
+		v, err := c.play(n, how)
 		if err != nil || v.Failed != "" {
 			t.Fatalf("%s: %v %s; %s", id, err, v.Failed, c.end())
 		}
@@ -58,7 +70,7 @@ func TestNoticesWhatItShould(t *testing.T) {
 	}
 
 	// Number 0 is no mutant, and all is played.
-	if v := play("none", 0); v.By != "" || v.Played != b.schedules() {
+	if v := play("none", 0, wholly); v.By != "" || v.Played != b.schedules()-len(b.Fails) {
 		t.Errorf("without a mutant: %+v, want %d schedules and no notice", v, b.schedules())
 	}
 	for id, by := range map[string]string{
@@ -70,7 +82,7 @@ func TestNoticesWhatItShould(t *testing.T) {
 			t.Errorf("there is no %s any more: choose another", id)
 			continue
 		}
-		if v := play(id, numbers[id]); v.By != by || v.What == "" {
+		if v := play(id, numbers[id], wholly); v.By != by || v.What == "" {
 			t.Errorf("%s: %+v, want it noticed by %s", id, v, by)
 		}
 	}
@@ -78,12 +90,15 @@ func TestNoticesWhatItShould(t *testing.T) {
 	for _, id := range slices.Sorted(maps.Keys(equivalent)) {
 		if n := numbers[id]; n != 0 && b.count(n) > 0 && tried < 3 {
 			tried++
-			if v := play(id, n); v.By != "" {
+			if v := play(id, n, wholly); v.By != "" {
 				t.Errorf("%s: %+v, and it is listed as equivalent", id, v)
 			}
 		}
 	}
-	if v := play("none, once more", 0); v.By != "" {
+	for _, m := range some {
+		play(m.ID, m.N, checking) // fails by itself
+	}
+	if v := play("none, once more", 0, wholly); v.By != "" {
 		t.Errorf("something of an earlier mutant is left: %+v", v)
 	}
 }

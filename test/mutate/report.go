@@ -141,10 +141,14 @@ const leastShare = 0.97
 // complaints is what makes a run fail.
 func (f *Figures) complaints(share bool) []string {
 	out := slices.Clone(f.Wrong)
+	unknown := 0
 	for _, s := range f.Left {
 		if !s.Known {
-			out = append(out, "not noticed, and in no list: "+s.ID)
+			unknown++
 		}
+	}
+	if unknown > 0 {
+		out = append(out, fmt.Sprintf("%d survivors are in no list, see those marked NEW", unknown))
 	}
 	if share && f.Share < leastShare {
 		out = append(out, fmt.Sprintf("%.1f %% are noticed, that is less than %.0f %%", 100*f.Share, 100*leastShare))
@@ -163,7 +167,11 @@ func (f *Figures) table(w io.Writer) {
 		fmt.Fprintf(w, " %10d %9d\n", r.Equivalent, r.Survivors)
 	}
 	head := func(name string) {
-		fmt.Fprintf(w, "%-30s %6s %8s %8s %8s %8s %10s %9s\n", name, "all", "scenario", "directed", "random", "hang", "equivalent", "survivors")
+		fmt.Fprintf(w, "%-30s %6s", name, "all")
+		for _, s := range stages {
+			fmt.Fprintf(w, " %8s", s)
+		}
+		fmt.Fprintf(w, " %10s %9s\n", "equivalent", "survivors")
 	}
 	file := ""
 	for i := range f.Rows {

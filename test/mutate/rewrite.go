@@ -23,6 +23,7 @@ type Set struct {
 	Mutants []Mutant
 	Skipped map[string]string // function → why it is not mutated
 	Files   map[string][]byte // path of a file → what takes its place
+	Probing map[string][]byte // the same for a build that probes
 }
 
 // mutate finds the mutants of a package and writes it with all of them in it,
@@ -102,7 +103,8 @@ func build(path string, sources map[string][]byte, exports map[string]string) (*
 	if f.pkg, err = conf.Check(path, f.fset, f.files, f.info); err != nil {
 		return nil, err
 	}
-	set := &Set{Files: map[string][]byte{}, Skipped: f.skipped}
+	f.survey()
+	set := &Set{Files: map[string][]byte{}, Probing: map[string][]byte{}, Skipped: f.skipped}
 	for i, file := range f.files {
 		if strings.HasPrefix(filepath.Base(names[i]), "mutant") {
 			continue // the switches of the known defects
@@ -114,11 +116,14 @@ func build(path string, sources map[string][]byte, exports map[string]string) (*
 			}
 		}
 	}
-	for i, file := range f.files {
-		set.Files[names[i]] = f.rewritten(names[i], file)
-	}
 	set.Mutants = f.all
-	set.Files[filepath.Join(filepath.Dir(names[0]), "mx.go")] = f.helpers()
+	for probing, files := range map[bool]map[string][]byte{false: set.Files, true: set.Probing} {
+		f.probing = probing
+		for i, file := range f.files {
+			files[names[i]] = f.rewritten(names[i], file)
+		}
+		files[filepath.Join(filepath.Dir(names[0]), "mx.go")] = f.helpers()
+	}
 	return set, nil
 }
 
@@ -133,7 +138,11 @@ func (f *finder) rewritten(name string, file *ast.File) []byte {
 		}
 		from, to := f.offset(fn.Body.Pos()), f.offset(fn.Body.End())
 		out.Write(src[at:from])
-		out.WriteString(f.render(src, fn.Body))
+		body := f.render(src, fn.Body)
+		if f.probing && fn == f.steps {
+			body = "{ mxNode = " + fn.Recv.List[0].Names[0].Name + ";" + body[1:]
+		}
+		out.WriteString(body)
 		at = to
 	}
 	out.Write(src[at:])
@@ -168,6 +177,9 @@ func (f *finder) render(src []byte, n ast.Node) string {
 	}
 	for _, wrap := range r.wraps {
 		text = wrap(text)
+	}
+	if f.probing && r.to > 0 {
+		text = fmt.Sprintf("mxAsk(%d, %d, func() bool { return %s })", r.from, r.to, text)
 	}
 	return text
 }
@@ -217,7 +229,12 @@ func (f *finder) helpers() []byte {
 		fmt.Fprintf(&out, "\t%q\n", p)
 	}
 	out.WriteString(")\n")
-	fmt.Fprintf(&out, helperText, len(f.all)+1)
+	fmt.Fprintf(&out, helperText, f.probing, len(f.all)+1)
+	if f.wakes {
+		out.WriteString(wakeText)
+	} else {
+		out.WriteString("func mxWake() int { return 0 }\n\nfunc mxWakeAt(int) {}\n\n")
+	}
 	for i, t := range f.types {
 		fmt.Fprintf(&out, "type mxType%d = %s\n", i, t)
 	}
@@ -228,29 +245,91 @@ func (f *finder) helpers() []byte {
 // only from the instant on at which a switch would change a value: a probing
 // build notes those, so that schedules in which there is none need not be played.
 const helperText = `
+const (
+	mxProbing = %v
+	mxEnd     = %d
+)
+
 var (
 	mx     int
 	mxNow  = 1
-	mxLast [%d]int
+	mxLast [mxEnd]int
 	mxList []int
+
+	mxWatched [mxEnd]bool
+
+	mxFrom, mxTo int   // the condition being asked
+	mxParts      []int // mutants that changed a part of it, or of one around it
 )
 
 // ChooseMutant switches one mutant on; 0 is none.
 func ChooseMutant(n int) { mx = n }
+
+// WatchMutants says which ones Differing tells of.
+func WatchMutants(all []int) {
+	for _, n := range all {
+		mxWatched[n] = true
+	}
+}
 
 // Differing lists the mutants that would have differed since the last call.
 func Differing() []int {
 	out := mxList
 	mxList = nil
 	mxNow++
+	mxFrom, mxTo, mxParts = 0, 0, mxParts[:0]
 	return out
 }
 
 func mxSaw(n int, differs bool) {
-	if differs && mxLast[n] != mxNow {
+	switch {
+	case !differs || mx != 0 || !mxWatched[n] || mxLast[n] == mxNow:
+	case mxFrom <= n && n < mxTo:
+		mxParts = append(mxParts, n)
+	default:
 		mxLast[n] = mxNow
 		mxList = append(mxList, n)
 	}
+}
+
+// mxAsk asks a condition, and then again with each of its mutants that changed a
+// part of it. When the node wants to be woken is put back each time.
+func mxAsk(from, to int, ask func() bool) bool {
+	if mx != 0 {
+		return ask()
+	}
+	oldFrom, oldTo, at := mxFrom, mxTo, len(mxParts)
+	mxFrom, mxTo = from, to
+	before := mxWake()
+	c := ask()
+	after := mxWake()
+	mxFrom, mxTo = oldFrom, oldTo
+	for i := at; i < len(mxParts); i++ {
+		n := mxParts[i]
+		if mxLast[n] == mxNow {
+			continue
+		}
+		mxWakeAt(before)
+		other, ended := mxWith(n, ask)
+		if !ended || other != c || mxWake() != after {
+			mxLast[n] = mxNow
+			mxList = append(mxList, n)
+		}
+	}
+	mxParts = mxParts[:at]
+	mxWakeAt(after)
+	return c
+}
+
+func mxWith(n int, ask func() bool) (c, ended bool) {
+	mx = n
+	defer func() {
+		mx = 0
+		if !ended {
+			recover()
+		}
+	}()
+	return ask(), true
 }
 
 func mxOff(n int) bool {
@@ -423,6 +502,25 @@ func mxMax[T cmp.Ordered](n int, a, b T) T {
 		return min(a, b)
 	}
 	return max(a, b)
+}
+
+`
+
+// wakeText goes with a package that has something to be woken.
+const wakeText = `
+var mxNode *Node
+
+func mxWake() int {
+	if mxNode == nil {
+		return 0
+	}
+	return int(mxNode.` + wakeField + `)
+}
+
+func mxWakeAt(t int) {
+	if mxNode != nil {
+		mxNode.` + wakeField + ` = Time(t)
+	}
 }
 
 `

@@ -86,7 +86,12 @@ const smallMain = `package main
 import "fmt"
 
 func main() {
+	var all []int
 	for n := range len(mxLast) {
+		all = append(all, n)
+	}
+	WatchMutants(all)
+	for _, n := range all {
 		ChooseMutant(n)
 		x, y := flag()
 		fmt.Println(n, "not", not(1, 1))
@@ -97,6 +102,9 @@ func main() {
 		fmt.Println(n, "pick", p.a, p.b, q.a, q.b)
 		fmt.Println(n, "least", least(2, 5))
 		fmt.Println(n, "known", known(2), known(3))
+		if d := Differing(); n == 0 {
+			fmt.Println("differing", d)
+		}
 	}
 }
 `
@@ -194,7 +202,19 @@ func TestOperators(t *testing.T) {
 	}
 
 	intact := map[string]string{}
-	for _, line := range runSmall(t, set) {
+	changed := map[int]bool{}
+	var differing []int
+	for _, line := range append(runSmall(t, set.Files), runSmall(t, set.Probing)...) {
+		if l, ok := strings.CutPrefix(line, "differing ["); ok {
+			for _, w := range strings.Fields(strings.TrimSuffix(l, "]")) {
+				n, err := strconv.Atoi(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				differing = append(differing, n)
+			}
+			continue
+		}
 		f := strings.SplitN(line, " ", 3)
 		n, err := strconv.Atoi(f[0])
 		if err != nil {
@@ -209,8 +229,17 @@ func TestOperators(t *testing.T) {
 		if fn == f[1] || fn == "note" && f[1] == "known" {
 			want = wants[names[n]]
 		}
+		changed[n] = changed[n] || f[2] != intact[f[1]]
 		if f[2] != want {
 			t.Errorf("%s: %s is %s, want %s", names[n], f[1], f[2], want)
+		}
+	}
+	for n := range changed {
+		if changed[n] && !slices.Contains(differing, n) {
+			t.Errorf("%s makes a difference and the probe did not see it", names[n])
+		}
+		if !changed[n] && names[n] == "flag: bound: i < 3 #1" && slices.Contains(differing, n) {
+			t.Errorf("%s makes no difference and the probe saw one", names[n])
 		}
 	}
 	if intact["both"] != "true false true" || intact["flag"] != "7 1" {
@@ -219,15 +248,14 @@ func TestOperators(t *testing.T) {
 }
 
 // runSmall builds the rewritten package as a program and returns what it prints.
-func runSmall(t *testing.T, set *Set) []string {
+func runSmall(t *testing.T, source map[string][]byte) []string {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{
-		"go.mod":       "module small\n\ngo 1.26.0\n",
-		"main.go":      smallMain,
-		"mxprobing.go": "package main\n\nconst mxProbing = true\n",
+		"go.mod":  "module small\n\ngo 1.26.0\n",
+		"main.go": smallMain,
 	}
-	for path, text := range set.Files {
+	for path, text := range source {
 		files[filepath.Base(path)] = string(text)
 	}
 	for name, text := range files {

@@ -28,6 +28,9 @@ type Result struct {
 	Verdict
 }
 
+// manyRandom is how many random schedules a whole run plays.
+const manyRandom = 20_000
+
 // A run is what one call of this program does.
 type run struct {
 	root, dir     string
@@ -35,6 +38,7 @@ type run struct {
 	core, harness string
 	amount        Baseline // how much to play
 	procs         int
+	despite       bool // of schedules that fail without a mutant
 	bin           string
 	baseline      string
 	stderr        io.Writer
@@ -54,38 +58,65 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	if r.harness, err = hash(r.root, "internal/sim", "internal/scenario", "internal/check", "internal/record", "internal/plan",
-		"test/mutate/sites.go", "test/mutate/rewrite.go", "test/mutate/baseline.go", "test/mutate/play.go"); err != nil {
+		"test/mutate/sites.go", "test/mutate/pure.go", "test/mutate/rewrite.go", "test/mutate/baseline.go", "test/mutate/play.go"); err != nil {
 		return err
+	}
+	if a := &r.amount; a.Most != 0 || a.Random != manyRandom { // who survives few schedules may not survive all
+		r.harness += fmt.Sprintf(" %d %d", a.Most, a.Random)
 	}
 	if r.bin, err = compile(r.root, r.dir, r.set, false); err != nil {
 		return err
 	}
 	a := &r.amount
-	a.Mutants = len(r.set.Mutants)
 	a.Key = fmt.Sprintf("%s %s %d %d %d", r.core, r.harness, a.Most, a.Random, a.Seed)
 	r.baseline = filepath.Join(r.dir, "baseline")
 	b, err := readBaseline(r.baseline)
 	if err != nil || b.Key != a.Key {
-		if b, err = r.probe(ctx); err != nil {
+		if b, err = r.probe(ctx, r.bin, r.baseline, nil); err != nil {
 			return err
 		}
 	}
-	if len(b.Wrong) > 0 {
+	if len(b.Wrong) > 0 && r.despite {
+		fmt.Fprintf(r.stderr, "without any mutant %d schedules fail already; they are left out; the first: %s\n", len(b.Wrong), b.Wrong[0])
+	} else if len(b.Wrong) > 0 {
 		return fmt.Errorf("without any mutant %d schedules fail already, so nothing would be shown; the first: %s", len(b.Wrong), b.Wrong[0])
 	}
 	return nil
 }
 
-func (r *run) probe(ctx context.Context) (*Baseline, error) {
-	bin, err := compile(r.root, r.dir, r.set, true)
+// look finds out in which schedules some mutants make a difference at all. Those
+// that do so least come first from then on.
+func (r *run) look(ctx context.Context, mutants []Mutant) error {
+	file := filepath.Join(r.dir, "differences")
+	b, err := readBaseline(file)
+	if err != nil || b.Key != r.amount.Key || slices.ContainsFunc(mutants, func(m Mutant) bool { return b.Differ[m.N] == nil }) {
+		bin, err := compile(r.root, r.dir, r.set, true)
+		if err != nil {
+			return err
+		}
+		numbers := []int{}
+		for _, m := range mutants {
+			numbers = append(numbers, m.N)
+		}
+		if b, err = r.probe(ctx, bin, file, numbers); err != nil {
+			return err
+		}
+	}
+	r.baseline = file
+	slices.SortStableFunc(mutants, func(x, y Mutant) int { return b.count(x.N) - b.count(y.N) })
+	return nil
+}
+
+// probe plays everything without a mutant.
+func (r *run) probe(ctx context.Context, bin, file string, watch []int) (*Baseline, error) {
+	amount := r.amount
+	amount.Watch = watch
+	text, err := json.Marshal(&amount)
 	if err != nil {
 		return nil, err
 	}
-	amount, err := json.Marshal(&r.amount)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, bin, "probe", r.baseline, string(amount))
+	cmd := exec.CommandContext(ctx, bin, "probe", file)
+	cmd.Stdin = bytes.NewReader(text)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr = r.stderr
 	out, err := cmd.StdoutPipe()
@@ -95,18 +126,22 @@ func (r *run) probe(ctx context.Context) (*Baseline, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	name := "baseline"
+	if len(watch) > 0 {
+		name = fmt.Sprintf("where %d mutants differ", len(watch))
+	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var at []int
 		if json.Unmarshal(lines.Bytes(), &at) == nil && len(at) == 2 {
-			fmt.Fprintf(r.stderr, "\rbaseline: %d of %d schedules ", at[0], at[1])
+			fmt.Fprintf(r.stderr, "\r%s: %d of %d schedules ", name, at[0], at[1])
 		}
 	}
 	fmt.Fprintln(r.stderr)
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("baseline: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return readBaseline(r.baseline)
+	return readBaseline(file)
 }
 
 // hash is of all sources in some files and below some folders, tests excepted.
@@ -172,8 +207,13 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 			left = append(left, m)
 		}
 	}
-	r.todo, r.began = len(left), time.Now()
 	for _, quick := range []bool{true, false} { // first what is noticed soon
+		if !quick && len(left) > 0 {
+			if err := r.look(ctx, left); err != nil {
+				return err
+			}
+		}
+		r.todo, r.done, r.began = len(left), 0, time.Now()
 		err := r.hand(ctx, left, quick)
 		if r.todo > 0 {
 			fmt.Fprintln(r.stderr)
@@ -182,7 +222,6 @@ func (r *run) play(ctx context.Context, mutants []Mutant) error {
 			return err
 		}
 		left = slices.DeleteFunc(left, func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
-		r.todo, r.done, r.began = len(left), 0, time.Now()
 	}
 	return r.test(ctx, mutants)
 }
@@ -269,6 +308,10 @@ func (r *run) hand(ctx context.Context, all []Mutant, quick bool) error {
 
 // serve keeps one process busy, and starts another when it has ended.
 func (r *run) serve(ctx context.Context, queue <-chan Mutant, quick bool) error {
+	how := wholly
+	if quick {
+		how = quickly
+	}
 	var c *process
 	defer func() { c.end() }()
 	for m := range queue {
@@ -281,7 +324,7 @@ func (r *run) serve(ctx context.Context, queue <-chan Mutant, quick bool) error 
 				}
 			}
 			var err error
-			v, err = c.play(m.N, quick)
+			v, err = c.play(m.N, how)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -361,8 +404,8 @@ func startProcess(ctx context.Context, bin, baseline string) (*process, error) {
 	return c, c.cmd.Start()
 }
 
-func (c *process) play(n int, quick bool) (v Verdict, err error) {
-	if _, err := fmt.Fprintln(c.in, n, quick); err != nil {
+func (c *process) play(n int, how string) (v Verdict, err error) {
+	if _, err := fmt.Fprintln(c.in, n, how); err != nil {
 		return v, err
 	}
 	if !c.out.Scan() {

@@ -76,12 +76,22 @@ type finder struct {
 	file string
 	fn   string
 	seen map[string]int
+
+	decls     map[*types.Func]*ast.FuncDecl
+	innocents map[*types.Func]bool
+	wakes     bool
+	steps     *ast.FuncDecl // where a node's step begins
+	probing   bool          // how it is written
+	asking    bool          // inside of a condition that is asked as a whole
 }
 
 // A rewrite is what becomes of the text of a node.
 type rewrite struct {
 	parts func(texts []string) string // of a binary expression or call, from its operands
 	wraps []func(string) string       // the first is the innermost
+
+	// A condition that can be asked again with each of its mutants, from ≤ n < to.
+	from, to int
 }
 
 func (f *finder) at(n ast.Node) *rewrite {
@@ -256,9 +266,8 @@ func (f *finder) stmt(s ast.Stmt) {
 	case *ast.ForStmt:
 		f.stmt(s.Init)
 		if s.Cond != nil {
-			f.expr(s.Cond)
 			if _, known := f.fold(s.Cond); !known {
-				f.wrap(s.Cond, "never", "mxFalse(%d, %s)")
+				f.condition(s.Cond, func() { f.wrap(s.Cond, "never", "mxFalse(%d, %s)") })
 			}
 		}
 		f.block(s.Body)
@@ -293,9 +302,10 @@ func (f *finder) ifStmt(s *ast.IfStmt) {
 	f.stmt(s.Init)
 	value, known := f.fold(s.Cond)
 	if !known {
-		f.expr(s.Cond)
-		f.wrap(s.Cond, "always", "mxTrue(%d, %s)")
-		f.wrap(s.Cond, "never", "mxFalse(%d, %s)")
+		f.condition(s.Cond, func() {
+			f.wrap(s.Cond, "always", "mxTrue(%d, %s)")
+			f.wrap(s.Cond, "never", "mxFalse(%d, %s)")
+		})
 	}
 	if !known || value {
 		f.list(s.Body.List, s)
@@ -315,9 +325,10 @@ func (f *finder) clause(c *ast.CaseClause, conditions bool) {
 			continue
 		}
 		if conditions && !known {
-			f.expr(e)
-			f.wrap(e, "always", "mxTrue(%d, %s)")
-			f.wrap(e, "never", "mxFalse(%d, %s)")
+			f.condition(e, func() {
+				f.wrap(e, "always", "mxTrue(%d, %s)")
+				f.wrap(e, "never", "mxFalse(%d, %s)")
+			})
 		}
 	}
 	f.list(c.Body, nil)
@@ -426,6 +437,10 @@ func isSwitch(name string) bool {
 func (f *finder) expr(e ast.Expr) {
 	if _, known := f.fold(e); known {
 		return // a defect's
+	}
+	if e != nil && !f.asking && f.isBool(e) && f.innocent(e) {
+		f.condition(e, func() {})
+		return
 	}
 	switch e := e.(type) {
 	case nil:

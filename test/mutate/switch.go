@@ -10,6 +10,9 @@ func choose(n int) bool {
 // mutant is the one that was asked for, for whoever looks with a debugger.
 var mutant int
 
+// watch says which mutants differing tells of.
+func watch([]int) {}
+
 // differing lists the mutants that would have made a difference since the last
 // call, in a build that probes.
 func differing() []int { return nil }
