@@ -138,19 +138,20 @@ func TestCommandsAreGoneBeforeTheLeaseEnds(t *testing.T) {
 }
 
 func TestARenewedLeaseKeepsACommand(t *testing.T) {
-	k := keep(t, 40*time.Millisecond)
+	const lease, long = time.Second, 2500 * time.Millisecond // long enough for a machine that is busy elsewhere
+	k := keep(t, 100*time.Millisecond)
 	began := bootNow()
 	var by renewed
-	by.until = began + 100*time.Millisecond
-	by.more = func() time.Duration { // renewed until half a second has passed
-		if bootNow() < began+500*time.Millisecond {
-			by.until = bootNow() + 100*time.Millisecond
+	by.until = began + lease
+	by.more = func() time.Duration { // renewed until more than two leases have passed
+		if bootNow() < began+long {
+			by.until = bootNow() + lease
 		}
 		return by.until
 	}
 	c, _ := sh(t, "sleep 1000")
 	k.run(t.Context(), &by, c)
-	if took := bootNow() - began; took < 500*time.Millisecond {
+	if took := bootNow() - began; took < long {
 		t.Errorf("gone after %v, though renewed for longer", took)
 	}
 }
