@@ -2,6 +2,7 @@ package rotanats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,9 +25,15 @@ import (
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("ROTANATS_TEST_SERVE"); dir != "" {
 		s := rotanats.Embed(dir)
-		if _, err := s.Put(context.Background(), "host", nil, 0); err != nil && err != rota.ErrConflict {
-			os.Stdout.WriteString(err.Error() + "\n")
-			os.Exit(1)
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			_, err := s.Put(context.Background(), "host", nil, 0)
+			if err == nil || errors.Is(err, rota.ErrConflict) {
+				break
+			}
+			if time.Since(began) > 20*time.Second { // the one that served may just have been killed
+				os.Stdout.WriteString(err.Error() + "\n")
+				os.Exit(1)
+			}
 		}
 		os.Stdout.WriteString("ready\n")
 		os.Stdin.Read(make([]byte, 1)) // until the test closes it, in whatever way
