@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,7 +60,7 @@ func sealed(key []byte, subject string, msg *nats.Msg) bool {
 	return hmac.Equal([]byte(want), []byte(msg.Header.Get(headerSeal)))
 }
 
-// key is the bucket's, as last told.
+// sealing returns the bucket's key, as last told.
 func (s *store) sealing() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +83,9 @@ func (s *store) warn(text string) {
 	if s.warned == nil {
 		s.warned = map[string]time.Time{}
 	}
-	if now := time.Now(); now.Sub(s.warned[text]) >= warnEvery {
-		clear(s.warned) // few things are worth a warning, and none for ever
+	now := time.Now()
+	maps.DeleteFunc(s.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnEvery })
+	if _, told := s.warned[text]; !told {
 		s.warned[text] = now
 		s.warnings = append(s.warnings, text)
 		s.set.log.Warn(text)

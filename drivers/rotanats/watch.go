@@ -379,8 +379,8 @@ func (w *watch) follow(ctx context.Context) error {
 		w.show(e)
 	})
 	if err == nil && len(hints) > 0 {
-		w.s.warn(fmt.Sprintf("somebody who is not the server tells of changes on _rota.%s.> that are not so, of %d keys: "+
-			"they are not believed. Nobody but the server should be allowed to publish there", w.s.name, len(hints)))
+		w.s.warn(fmt.Sprintf("somebody who is not the server tells of changes on _rota.%s.> that are not so: "+
+			"they are not believed. Nobody but the server should be allowed to publish there", w.s.name))
 	}
 	return err
 }
