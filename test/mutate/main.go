@@ -8,12 +8,11 @@
 // Then each mutant is played with every scenario, whose transcripts must stay what
 // they are, then with directed faults, then with random schedules, until something
 // fails: a transcript, a promise, a mark that is no longer reached, a panic, or an
-// end that does not come (play.go). Most mutants are noticed soon. For the others
-// everything is played once more without a mutant, to find the schedules in which
-// their switches would change a value or the outcome of a condition at all: only
-// those need to be played with them (baseline.go, pure.go). Of what nothing has
-// noticed by then, the core's own tests are asked. run.go hands mutants to
-// processes, report.go adds up.
+// end that does not come (play.go). Most mutants are noticed soon. Of the others the
+// core's own tests are asked. For those that are left everything is played once more
+// without a mutant, to find the schedules in which their switches would change a
+// value or the outcome of a condition at all: only those need to be played with them
+// (baseline.go, pure.go). run.go hands mutants to processes, report.go adds up.
 //
 // A mutant is known by its function, its operator, the source text it changes
 // and, where there are several of those, by which of them it is: lines and files
@@ -85,6 +84,7 @@ func dispatch(args []string) error {
 	fs.StringVar(&c.output, "o", "table", "table or json")
 	fs.BoolVar(&c.list, "list", false, "only list the mutants")
 	fs.BoolVar(&c.despite, "despite", false, "leave out schedules that fail without any mutant, instead of refusing")
+	fs.BoolVar(&c.few, "few", false, "play only some schedules and the core's own tests: who is left may still be noticed by the others")
 	fs.BoolVar(&c.again, "again", false, "forget earlier results")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -103,6 +103,7 @@ type command struct {
 	seed                    uint64
 	only, dir, page, output string
 	list, again, despite    bool
+	few                     bool
 	amount                  Baseline
 }
 
@@ -140,7 +141,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	c.amount.Seed = 1
-	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, despite: c.despite, stderr: stderr}
+	r := &run{root: root, dir: c.dir, set: set, amount: c.amount, procs: c.procs, despite: c.despite, few: c.few, equivalent: equivalent, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
@@ -156,6 +157,13 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	played := r.play(ctx, mutants)
 	if played != nil && !errors.Is(played, context.Canceled) {
 		return played
+	}
+	if c.few {
+		for _, m := range mutants {
+			if _, ok := r.results[m.ID]; !ok {
+				fmt.Fprintf(stdout, "open: %s\n", m.ID)
+			}
+		}
 	}
 	f := figures(set.Mutants, mutants, r.results, equivalent, survivors)
 	f.Core, f.Commit = r.core, commit(root)

@@ -37,7 +37,7 @@ const (
 	byScenario = "scenario"
 	byDirected = "directed"
 	byRandom   = "random"
-	byTest     = "test" // the core's own tests, asked of what nothing else noticed
+	byTest     = "test" // the core's own tests, asked of what is not noticed soon
 	byHang     = "hang"
 )
 

@@ -38,7 +38,9 @@ type run struct {
 	core, harness string
 	amount        Baseline // how much to play
 	procs         int
-	despite       bool // of schedules that fail without a mutant
+	despite       bool              // of schedules that fail without a mutant
+	few           bool              // play only what takes little time
+	equivalent    map[string]string // by mutant: why
 	bin           string
 	baseline      string
 	stderr        io.Writer
@@ -198,43 +200,44 @@ func (r *run) load(name string) error {
 	return err
 }
 
-// play plays the mutants that have no result yet, on some processes.
+// play plays the mutants that have no result yet, on some processes: first what is
+// noticed soon, then the core's own tests, which take as long as a few schedules,
+// then everything.
 func (r *run) play(ctx context.Context, mutants []Mutant) error {
 	defer r.file.Close()
-	var left []Mutant
-	for _, m := range mutants {
-		if _, ok := r.results[m.ID]; !ok {
-			left = append(left, m)
-		}
-	}
-	for _, quick := range []bool{true, false} { // first what is noticed soon
-		if !quick && len(left) > 0 {
-			if err := r.look(ctx, left); err != nil {
-				return err
-			}
+	left := mutants
+	for _, stage := range []func(context.Context, []Mutant) error{r.playQuickly, r.test, r.playWholly} {
+		left = slices.DeleteFunc(slices.Clone(left), func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
+		if len(left) == 0 {
+			return nil
 		}
 		r.todo, r.done, r.began = len(left), 0, time.Now()
-		err := r.hand(ctx, left, quick)
-		if r.todo > 0 {
-			fmt.Fprintln(r.stderr)
-		}
+		err := stage(ctx, left)
+		fmt.Fprintln(r.stderr)
 		if err != nil {
 			return err
 		}
-		left = slices.DeleteFunc(left, func(m Mutant) bool { _, ok := r.results[m.ID]; return ok })
 	}
-	return r.test(ctx, mutants)
+	return nil
 }
 
-// test asks the core's own tests of what no schedule has noticed.
-func (r *run) test(ctx context.Context, mutants []Mutant) error {
-	left := slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool {
-		x, ok := r.results[m.ID]
-		return !ok || x.By != ""
-	})
-	if len(left) == 0 {
+func (r *run) playQuickly(ctx context.Context, left []Mutant) error {
+	return r.hand(ctx, left, quickly)
+}
+
+func (r *run) playWholly(ctx context.Context, left []Mutant) error {
+	if r.few {
 		return nil
 	}
+	if err := r.look(ctx, left); err != nil {
+		return err
+	}
+	r.began = time.Now()
+	return r.hand(ctx, left, wholly)
+}
+
+// test asks the core's own tests.
+func (r *run) test(ctx context.Context, left []Mutant) error {
 	bin, err := compileTests(r.root, r.dir, r.set)
 	if err != nil {
 		return err
@@ -242,27 +245,24 @@ func (r *run) test(ctx context.Context, mutants []Mutant) error {
 	if what := r.ask(ctx, bin, 0); what != "" {
 		return fmt.Errorf("without any mutant the core's tests fail already: %s", what)
 	}
-	r.todo, r.done, r.began = len(left), 0, time.Now()
-	for _, m := range left {
-		what := r.ask(ctx, bin, m.N)
-		if ctx.Err() != nil {
-			return ctx.Err()
+	return r.share(ctx, left, func(queue <-chan Mutant) error {
+		for m := range queue {
+			_, same := r.equivalent[m.ID] // of those a line says that more schedules would not help
+			v := Verdict{N: m.N, Quick: !same}
+			if what := r.ask(ctx, bin, m.N); what != "" && ctx.Err() == nil {
+				v.By, v.What = byTest, what
+			}
+			if err := r.keep(m, v); err != nil {
+				return err
+			}
 		}
-		v := r.results[m.ID].Verdict
-		if what != "" {
-			v.By, v.What = byTest, what
-		}
-		if err := r.keep(m, v); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintln(r.stderr)
-	return nil
+		return nil
+	})
 }
 
 // ask runs the core's tests with a mutant in and tells what fails first.
 func (r *run) ask(ctx context.Context, bin string, n int) string {
-	cmd := exec.CommandContext(ctx, bin, "-test.short", "-test.failfast", "-test.timeout=5m")
+	cmd := exec.CommandContext(ctx, bin, "-test.short", "-test.failfast", "-test.timeout=1m")
 	cmd.Dir = filepath.Join(r.root, "internal", "core")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("ROTA_MUTANT=%d", n))
 	out, err := cmd.CombinedOutput()
@@ -277,8 +277,13 @@ func (r *run) ask(ctx context.Context, bin string, n int) string {
 	return err.Error()
 }
 
-// hand gives mutants to processes.
-func (r *run) hand(ctx context.Context, all []Mutant, quick bool) error {
+// hand gives mutants to processes that play them.
+func (r *run) hand(ctx context.Context, all []Mutant, how string) error {
+	return r.share(ctx, all, func(queue <-chan Mutant) error { return r.serve(ctx, queue, how) })
+}
+
+// share does some work on all mutants, r.procs at a time.
+func (r *run) share(ctx context.Context, all []Mutant, work func(queue <-chan Mutant) error) error {
 	queue := make(chan Mutant)
 	go func() {
 		defer close(queue)
@@ -294,7 +299,7 @@ func (r *run) hand(ctx context.Context, all []Mutant, quick bool) error {
 	errs := make([]error, r.procs)
 	for i := range r.procs {
 		wg.Go(func() {
-			errs[i] = r.serve(ctx, queue, quick)
+			errs[i] = work(queue)
 			for range queue { // let the sender end
 			}
 		})
@@ -307,11 +312,7 @@ func (r *run) hand(ctx context.Context, all []Mutant, quick bool) error {
 }
 
 // serve keeps one process busy, and starts another when it has ended.
-func (r *run) serve(ctx context.Context, queue <-chan Mutant, quick bool) error {
-	how := wholly
-	if quick {
-		how = quickly
-	}
+func (r *run) serve(ctx context.Context, queue <-chan Mutant, how string) error {
 	var c *process
 	defer func() { c.end() }()
 	for m := range queue {
