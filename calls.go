@@ -12,8 +12,11 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// era is the wall clock as incarnations count it: in units of 4 s.
-func era() uint32 { return uint32(time.Now().Unix() / 4) }
+// era is the wall clock as incarnations count it: in units of 4 s. A clock that is
+// centuries off must not use them up.
+func era() uint32 {
+	return uint32(min(max(time.Now().Unix(), 0)/4, record.LastIncarnation-1<<20))
+}
 
 // key is where a record lives in the store.
 func key(group string, k core.Key) string {

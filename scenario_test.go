@@ -544,6 +544,10 @@ func (p *proc) condition(e rota.Event, about func() string) {
 		w.say("%s gives %s its place back", p.label, about())
 	case strings.Contains(e.Because, "every lease"):
 		w.say("%s ends the hold", p.label)
+	case strings.Contains(e.Because, "used up"):
+		w.say("%s finds the tokens of %s used up", p.label, e.Partition)
+	case strings.Contains(e.Because, "4 times"):
+		w.say("%s does not take %s: its lease is too long", p.label, about())
 	case strings.Contains(e.Because, "pinned"):
 		w.say("%s ignores a pin to a member that is not here", p.label)
 	}

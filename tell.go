@@ -163,6 +163,11 @@ func (s *session) note(a *core.Action) {
 	case core.NoteMeta:
 		e.Partition = a.Name
 		e.Because = "the metadata ordered for it and the source's are too much together: the source's stays"
+	case core.NoteWorn:
+		e.Partition = a.Name
+		e.Because = "its tokens are used up: a new incarnation begins, every session ends once, and tokens count from 1 again"
+	case core.NoteLongLease:
+		e.Because = fmt.Sprintf("its lease is more than 4 times that of the leader, %v: it is not given anything; start it with a lease like the others'", s.cfg.Lease)
 	case core.NotePin:
 		e.Because = "a partition is pinned to a member that is not here: the pin is ignored"
 	default:

@@ -64,6 +64,8 @@ func (w *play) Do(c scenario.Command) error {
 		return w.order(c.Args)
 	case "store":
 		return w.store(c.Args)
+	case "declare":
+		return w.declare(c.Args)
 	case "land":
 		w.land(c.Args)
 		return nil
@@ -431,6 +433,25 @@ func (w *play) bug(p *proc) {
 	w.depot.put(e.Key, m.Append(nil), e.Rev)
 }
 
+// declare: an operator's word that a process is gone.
+func (w *play) declare(names []string) error {
+	for _, name := range names {
+		e, err := w.depot.get(fmt.Sprintf("play/member/%016x", w.proc(name).m.SessionID()))
+		if err != nil {
+			return err
+		}
+		m, err := record.DecodeMember(e.Value)
+		if err != nil {
+			return err
+		}
+		m.State, m.Proof = record.Dead, true
+		if _, err := w.depot.put(e.Key, m.Append(nil), e.Rev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *play) store(args []string) error {
 	d, _ := time.ParseDuration(args[len(args)-1])
 	switch args[0] {
@@ -461,6 +482,21 @@ func (w *play) store(args []string) error {
 			return err
 		}
 		return w.depot.delete(k, e.Rev)
+	case "wears":
+		e, err := w.depot.get("play/plan")
+		if err != nil {
+			return err
+		}
+		p := *plan(e)
+		p.Gen++
+		p.Write++
+		p.Rows = slices.Clone(p.Rows)
+		w.mu.Lock()
+		i := slices.IndexFunc(w.roster.Entries, func(e record.Partition) bool { return e.Name == args[1] })
+		w.mu.Unlock()
+		p.Rows[i].Token = record.MakeToken(p.Incarnation, 1<<32-1)
+		_, err = w.depot.put(e.Key, p.Append(nil), e.Rev)
+		return err
 	case "loses":
 		w.mu.Lock()
 		w.see(check.Event{Kind: check.Rollback, At: int64(time.Since(w.began)), Until: int64(time.Since(w.began)) + 1})

@@ -42,7 +42,7 @@ func (n *Node) draft() *record.Plan {
 		}
 	}
 	l.graces = slices.DeleteFunc(l.graces, func(g grace) bool { return n.reached(g.until) })
-	d := draft{n: n, next: *cur, gen: cur.Gen + 1}
+	d := draft{n: n, next: *cur, gen: cur.Gen + 1, worn: -1}
 	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
 	d.rows = l.scratch.rows
 	if cur.Hold {
@@ -57,6 +57,10 @@ func (n *Node) draft() *record.Plan {
 		}
 	}
 	d.grant()
+	if d.worn >= 0 {
+		n.beginAnew(Action{Do: DoNote, Note: NoteWorn, ID: record.ID(d.worn), Name: n.NameOf(record.ID(d.worn))})
+		return nil
+	}
 	if !d.changed {
 		return nil
 	}
@@ -97,6 +101,7 @@ type draft struct {
 	changed bool
 	planned bool
 	lostPin bool // somebody pinned to is not here
+	worn    int  // a row that no higher token of this incarnation can be granted to; -1 if none
 }
 
 // heldLong: this leader has itself waited until every lease there may be, known
@@ -108,7 +113,9 @@ func (n *Node) heldLong() bool {
 		if p.rec == nil {
 			continue
 		}
-		w = max(w, wait(p.rec.Lease))
+		if !p.rec.Proof || mutHoldForProven {
+			w = max(w, wait(p.rec.Lease)) // it may tell how long those last that are lost
+		}
 		if p.is(record.Live) && !p.heard && p.session != n.cfg.Session {
 			return false // a ghost from the backup, or it will beat any moment
 		}
@@ -488,11 +495,15 @@ func (d *draft) grant() {
 		if !d.n.peer(r.To).is(record.Live) {
 			continue
 		}
-		assert(r.Token.Counter() < 1<<32-1, "a partition was granted four billion times")
+		count := r.Token.Counter() + 1
+		if count == 0 && r.Token.Incarnation() == d.next.Incarnation && !mutWornToken {
+			d.worn = i
+			return
+		}
 		*r = record.Row{
 			State: record.Owned,
 			Owner: r.To,
-			Token: record.MakeToken(d.next.Incarnation, r.Token.Counter()+1),
+			Token: record.MakeToken(d.next.Incarnation, max(count, 1)), // of a new incarnation any is higher
 			Rev:   d.gen,
 		}
 		d.changed = true

@@ -166,6 +166,8 @@ const (
 	NoteBadRoster             // the roster that source and orders ask for cannot be written
 	NoteMeta                  // Name: the metadata ordered for it is too much: the source's stays
 	NotePin                   // something is pinned to a member that is not here: the pin is ignored
+	NoteWorn                  // Name: its tokens are used up: a new incarnation begins
+	NoteLongLease             // Who has a lease so much longer than mine that I do not take it
 )
 
 // Why is a set of reasons for a plan.

@@ -71,6 +71,9 @@ var (
 	mutSameIncarnation    bool // R32
 	mutStartInHold        bool // R33
 	mutOldGrants          bool // R34
+	mutWornToken          bool // R35
+	mutAnyLease           bool // R36
+	mutHoldForProven      bool // R37
 )
 
 var mutants = map[string]*bool{
@@ -135,6 +138,9 @@ var mutants = map[string]*bool{
 	"R32": &mutSameIncarnation,
 	"R33": &mutStartInHold,
 	"R34": &mutOldGrants,
+	"R35": &mutWornToken,
+	"R36": &mutAnyLease,
+	"R37": &mutHoldForProven,
 }
 
 // Mutate takes the rule with the given id out until undo is called. The

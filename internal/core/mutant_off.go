@@ -66,6 +66,9 @@ const (
 	mutSameIncarnation    = false // R32
 	mutStartInHold        = false // R33
 	mutOldGrants          = false // R34
+	mutWornToken          = false // R35
+	mutAnyLease           = false // R36
+	mutHoldForProven      = false // R37
 )
 
 // Mutate takes the rule with the given id out, where the build allows it.

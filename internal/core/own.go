@@ -315,11 +315,18 @@ func (n *Node) leftFor(cause Cause) {
 // about anybody can be trusted. Every session ends, the plan gets a new
 // incarnation, and nothing is granted until every old lease has run out.
 func (n *Node) storeLost() {
-	if mutNoIncarnation || n.cause != NotEnded {
+	if !mutNoIncarnation {
+		n.beginAnew(Action{Do: DoNote, Note: NoteLost})
+	}
+}
+
+// beginAnew ends every session by a new incarnation of the plan, and says why.
+func (n *Node) beginAnew(why Action) {
+	if n.cause != NotEnded {
 		return
 	}
 	n.bump = true
-	n.do(Action{Do: DoNote, Note: NoteLost})
+	n.do(why)
 	n.end(ByStore)
 	n.readPlanSoon()
 }

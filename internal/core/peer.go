@@ -34,6 +34,7 @@ type told uint8
 const (
 	toldNothing told = iota
 	toldLive
+	toldLong // LIVE, with a lease that is too long for this leader
 	toldGone // LIVE no more
 )
 

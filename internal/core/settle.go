@@ -102,6 +102,13 @@ func (n *Node) notice() {
 				if n.held(p) {
 					continue
 				}
+				if n.longLease(p) {
+					if n.Leads() {
+						p.told = toldLong
+						n.do(Action{Do: DoNote, Note: NoteLongLease, Who: p.session})
+					}
+					continue
+				}
 				n.news()
 				n.lead.settle.why |= WhyJoined
 				if n.Leads() && n.namesake(p) {
@@ -110,7 +117,7 @@ func (n *Node) notice() {
 			}
 			p.told = toldLive
 		case st == record.Live:
-		case p.told == toldLive || p.told == toldNothing && in:
+		case p.told == toldLive || p.told != toldGone && in:
 			n.noticeEnd(p)
 		default:
 			p.told = toldGone
@@ -177,6 +184,14 @@ func (n *Node) held(p *peer) bool {
 	}
 	return false
 }
+
+// longLease: for what it owned, everybody would wait that much longer than for
+// anything else, should it die. A leader takes no such member; one that is in the
+// plan stays there.
+func (n *Node) longLease(p *peer) bool { return p.rec.Lease > mostLeases*n.cfg.Lease && !mutAnyLease }
+
+// mostLeases is how many of the leader's leases a newcomer's may be.
+const mostLeases = 4
 
 // namesake: another live session has p's name.
 func (n *Node) namesake(p *peer) bool {

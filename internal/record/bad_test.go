@@ -103,10 +103,33 @@ var (
 	nForty  = `"` + long257[:40] + `"…`
 )
 
+// tooFar is what is said of a counter that nobody can have come to.
+func tooFar(field string, n uint64) string {
+	last := uint64(LastCount)
+	switch {
+	case strings.HasSuffix(field, "incarnation"):
+		last = LastIncarnation
+	case strings.HasSuffix(field, "roster"), field == "roster: ver":
+		last = LastRoster
+	}
+	return fmt.Sprintf("%s is %d, but nobody counts beyond %d: somebody else wrote this record", field, n, last)
+}
+
 var badRecords = []bad{
 	plan("plan: gen is 0, but starts at 1", "", func(p *Plan) { p.Gen, p.Decided, p.Rows, p.Kills = 0, 0, nil, nil }),
 	plan("plan: decided 9 is after gen 8", "", func(p *Plan) { p.Decided = 9 }),
 	plan("plan: term is 0, but starts at 1", "", func(p *Plan) { p.Term = 0 }),
+	plan(tooFar("plan: incarnation", 1<<32-1<<20+1), "", func(p *Plan) { p.Incarnation = LastIncarnation + 1 }),
+	plan(tooFar("plan: gen", 1<<62+1), "", func(p *Plan) { p.Gen = LastCount + 1 }),
+	plan(tooFar("plan: term", 1<<64-1), "", func(p *Plan) { p.Term = 1<<64 - 1 }),
+	plan(tooFar("plan: id", 1<<64-1), "", func(p *Plan) { p.ID = 1<<64 - 1 }),
+	plan(tooFar("plan: roster", 1<<64-1<<52+1), "", func(p *Plan) { p.Roster = LastRoster + 1 }),
+	plan(tooFar("plan: orders", 1<<64-1), "", func(p *Plan) { p.Orders = 1<<64 - 1 }),
+	roster(tooFar("roster: ver", 1<<64-1), func(r *Roster) { r.Ver = 1<<64 - 1 }),
+	orders(tooFar("orders: ver", 1<<64-1), func(o *Orders) { o.Ver = 1<<64 - 1 }),
+	member(tooFar("member: seq", 1<<64-1), "", func(m *Member) { m.Seq = 1<<64 - 1 }),
+	member(tooFar("member: ack incarnation", 1<<32-1), "", func(m *Member) { m.AckInc = 1<<32 - 1 }),
+	member(tooFar("member: ack gen", 1<<64-1), "", func(m *Member) { m.AckGen = 1<<64 - 1 }),
 	plan("plan: mode 2 is unknown", "", func(p *Plan) { p.Mode = 2 }),
 	plan(`plan: server "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has 129 bytes, more than 128`, "", func(p *Plan) { p.Server = long257[:129] }),
 	plan(`plan: server "a\u200bb" holds what cannot be printed`, "", func(p *Plan) { p.Server = "a\u200bb" }),

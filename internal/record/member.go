@@ -117,6 +117,9 @@ func (x *Member) check() error {
 		return fmt.Errorf("state %d is unknown", x.State)
 	}
 	return cmp.Or(
+		counted("seq", x.Seq, LastCount),
+		incarnation("ack incarnation", x.AckInc),
+		counted("ack gen", x.AckGen, LastCount),
 		period("lease", x.Lease),
 		period("beat", x.Beat),
 		name("name", x.Name, maxMember),

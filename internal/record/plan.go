@@ -148,6 +148,16 @@ func (x *Plan) check() error {
 
 // checkHead checks all but sessions and rows.
 func (x *Plan) checkHead() error {
+	if err := cmp.Or(
+		incarnation("incarnation", x.Incarnation),
+		counted("gen", x.Gen, LastCount),
+		counted("term", x.Term, LastCount),
+		counted("id", x.ID, LastCount),
+		counted("roster", x.Roster, LastRoster),
+		counted("orders", x.Orders, LastCount),
+	); err != nil {
+		return err
+	}
 	switch {
 	case x.Gen == 0:
 		return fmt.Errorf("gen is 0, but starts at 1")

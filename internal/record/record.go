@@ -9,7 +9,10 @@
 // share them without locks.
 package record
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A Session names one start of one member. It is random, so a session never
 // comes back; the member's name is only a label. Zero means nobody.
@@ -31,6 +34,25 @@ func MakeToken(incarnation, counter uint32) Token {
 
 func (t Token) Incarnation() uint32 { return uint32(t >> 32) }
 func (t Token) Counter() uint32     { return uint32(t) }
+
+// What counts up in a record can be counted on from for ever, or it is not read:
+// nobody has come to these by counting, and whoever took one for true could not
+// write the next.
+const (
+	LastCount       = 1 << 62               // generations, terms, versions, sequence numbers
+	LastIncarnation = 1<<32 - 1<<20         // they follow the wall clock, see Config.Era of the core
+	LastRoster      = LastIncarnation << 32 // a roster's version begins with the incarnation
+)
+
+// counted refuses a number that nobody can have come to.
+func counted(field string, n, last uint64) error {
+	if n > last {
+		return fmt.Errorf("%s is %d, but nobody counts beyond %d: somebody else wrote this record", field, n, last)
+	}
+	return nil
+}
+
+func incarnation(field string, n uint32) error { return counted(field, uint64(n), LastIncarnation) }
 
 // Mode says how a plan changes hands.
 type Mode uint8

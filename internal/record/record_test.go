@@ -160,7 +160,7 @@ func (r random) record(k kind) Record {
 	})}
 }
 
-func (r random) number() uint64   { return r.Uint64() >> r.UintN(64) }
+func (r random) number() uint64   { return r.Uint64() >> (2 + r.UintN(62)) }
 func (r random) flag() bool       { return r.IntN(2) == 0 }
 func (r random) session() Session { return Session(r.Uint64()>>r.UintN(60) | 1) }
 
@@ -209,7 +209,7 @@ func (r random) pairs() []Pair {
 
 func (r random) plan() *Plan {
 	p := &Plan{
-		Incarnation: uint32(r.number()), Gen: max(r.number(), 1), Write: r.Uint64(), Server: "srv-" + r.word(100),
+		Incarnation: uint32(r.number()) % (LastIncarnation + 1), Gen: max(r.number(), 1), Write: r.Uint64(), Server: "srv-" + r.word(100),
 		Hold: r.flag(), Term: max(r.number(), 1), Leader: Session(r.Uint64()), ID: r.number(), Mode: Mode(r.IntN(2)),
 		Roster: r.number(), Orders: r.number(),
 		Members: some(r, r.session),
@@ -285,7 +285,7 @@ func (r random) member() *Member {
 	m := &Member{
 		Session: r.session(), State: MemberState(r.IntN(5)),
 		Lease: 1 + time.Duration(r.Int64N(int64(24*time.Hour))), Beat: 1 + time.Duration(r.Int64N(int64(24*time.Hour))),
-		Seq: r.number(), AckInc: r.Uint32(), AckGen: r.number(),
+		Seq: r.number(), AckInc: r.Uint32() % (LastIncarnation + 1), AckGen: r.number(),
 		Draining: byID(r, 1<<24, func(id ID) ID { return id }),
 		Starting: byID(r, 100, func(id ID) ID { return id }),
 		GaveUp: byID(r, 1<<24, func(id ID) GaveUp {

@@ -37,6 +37,9 @@ func DecodeRoster(b []byte) (*Roster, error) {
 }
 
 func (x *Roster) check() error {
+	if err := counted("ver", x.Ver, LastRoster); err != nil {
+		return err
+	}
 	if n := len(x.Entries); n > MaxPartitions {
 		return fmt.Errorf("%d partitions, more than the %d a group may have, removed ones included", n, MaxPartitions)
 	}

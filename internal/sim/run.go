@@ -252,7 +252,7 @@ func (w *World) settled() *check.Violation {
 	w.final.Live, w.final.Planned, w.final.Parts = w.final.Live[:0], w.final.Planned[:0], w.final.Parts[:0]
 	w.final.At = w.now
 	for _, h := range w.hosts {
-		if h.up {
+		if h.up && !w.refused(h) {
 			w.final.Live = append(w.final.Live, h.who)
 		}
 	}
@@ -268,6 +268,15 @@ func (w *World) settled() *check.Violation {
 		w.final.Parts = append(w.final.Parts, int32(i))
 	}
 	return w.checks.Settled(w.final)
+}
+
+// refused: the leader does not take it, its lease being what it is.
+func (w *World) refused(h *host) bool {
+	l, p := w.leader(), w.store.plan.Plan
+	if l == nil || p == nil || slices.Contains(p.Members, h.node.Session()) {
+		return false
+	}
+	return h.cfg.Lease > 4*l.cfg.Lease
 }
 
 // unlisted: the roster does not name the partition, and the leader cannot ask

@@ -137,6 +137,10 @@ func (w *World) note(h *host, a *core.Action) {
 		w.say(h, "gives "+who+" its place back")
 	case core.NoteCleared:
 		w.say(h, "ends the hold")
+	case core.NoteWorn:
+		w.say(h, "finds the tokens of "+a.Name+" used up")
+	case core.NoteLongLease:
+		w.say(h, "does not take "+who+": its lease is too long")
 	case core.NotePin:
 		w.say(h, "ignores a pin to a member that is not here")
 	}

@@ -257,6 +257,9 @@ func (s *scripted) planned(w *World, was, p *record.Plan) {
 			continue
 		}
 		for _, left := range p.Members {
+			if !slices.Contains(was.Members, left) {
+				continue // it comes in with this plan, and whether it lives is not known yet
+			}
 			if s.killed[gone] == news && s.killed[left] == news {
 				w.fail("I5", "%s and %s died at one instant, and plan %d is made for the first alone", w.nameOf(gone), w.nameOf(left), p.ID)
 			}

@@ -205,6 +205,9 @@ func (s *Stage) Do(c scenario.Command) error {
 		return s.order(c.Args)
 	case "store":
 		return s.store(c.Args)
+	case "declare":
+		s.declare(c.Args)
+		return nil
 	case "land":
 		s.land(c.Args)
 		return nil

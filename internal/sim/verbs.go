@@ -263,6 +263,8 @@ func (s *Stage) store(args []string) error {
 			}
 		}
 		return nil
+	case "wears":
+		return s.wear(args[len(args)-1])
 	case "loses":
 		only := core.NoCell // everything
 		if len(args) == 3 {
@@ -280,6 +282,41 @@ func (s *Stage) store(args []string) error {
 		return err
 	}
 	return fmt.Errorf("wants stalls, loses, refuses or works, not %q", args[0])
+}
+
+// declare writes that a member is dead: an operator's word.
+func (s *Stage) declare(names []string) {
+	for _, name := range names {
+		h := s.host(name)
+		if h == nil {
+			continue
+		}
+		if c := s.w.store.cell(core.Key{Cell: core.MemberCell, Session: h.node.Session()}); c != nil && !c.Member.State.Ended() {
+			m := *c.Member
+			m.State, m.Proof = record.Dead, true
+			s.w.put(core.Entry{Key: c.Key, Member: &m}, c.Rev, false)
+		}
+	}
+}
+
+// wear writes a plan in which the tokens of a partition that nobody has are used up.
+func (s *Stage) wear(name string) error {
+	w := s.w
+	c := w.store.cell(core.Key{Cell: core.PlanCell})
+	if c.Plan == nil || w.store.roster.Roster == nil {
+		return nil // a fault came before it
+	}
+	p := *c.Plan
+	p.Gen++
+	p.Write++
+	p.Rows = slices.Clone(p.Rows)
+	i := slices.IndexFunc(w.store.roster.Roster.Entries, func(e record.Partition) bool { return e.Name == name })
+	if i < 0 || i >= len(p.Rows) || p.Rows[i].State != record.Free {
+		return nil
+	}
+	p.Rows[i].Token = record.MakeToken(p.Incarnation, 1<<32-1)
+	w.put(core.Entry{Key: c.Key, Plan: &p}, c.Rev, false)
+	return nil
 }
 
 // order writes the orders as an operator would.
