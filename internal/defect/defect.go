@@ -123,7 +123,7 @@ var Table = []Defect{
 	{"R32", "incarnation that the store lost begun again under its number", Core, played, ""},
 	{"R33", "something is started under a hold", Core, told, ""},
 	{"R34", "grants of a lost incarnation outlive the hold", Core, told, ""},
-	{"R35", "tokens that are used up counted from 1 again in their incarnation", Core, told, ""},
+	{"R35", "tokens used up, counted from 1 again", Core, told, ""},
 	{"R36", "member with an absurd lease taken", Core, told, ""},
 	{"R37", "hold waits for the lease of one that is proven dead", Core, told, ""},
 }
