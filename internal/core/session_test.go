@@ -541,3 +541,13 @@ func TestLeaverClosesBeforeItSaysLeft(t *testing.T) {
 		t.Errorf("it ended %v, over: %v", cause, ended)
 	}
 }
+
+// A leaver whose record has gone backwards notices that the store has forgotten
+// something, like anybody else: others may run what it forgot.
+func TestLeaverNoticesALoss(t *testing.T) {
+	l := runs(t)
+	l.takes(core.Event{Kind: core.Leave})
+	put := l.reply(core.Put, core.Event{Outcome: core.Unknown})
+	l.reply(core.Get, core.Event{Entries: []core.Entry{isMember(me, put.Member.Seq-2, record.Live)}})
+	l.ask(l.noted(core.NoteLost), "it does not notice the loss")
+}
