@@ -500,12 +500,9 @@ func (d *draft) grant() {
 			d.worn = i
 			return
 		}
-		*r = record.Row{
-			State: record.Owned,
-			Owner: r.To,
-			Token: record.MakeToken(d.next.Incarnation, max(count, 1)), // of a new incarnation any is higher
-			Rev:   d.gen,
-		}
+		next := record.MakeToken(d.next.Incarnation, max(count, 1)) // of a new incarnation any is higher
+		assert(next > r.Token || mutWornToken, "a token does not grow")
+		*r = record.Row{State: record.Owned, Owner: r.To, Token: next, Rev: d.gen}
 		d.changed = true
 	}
 }
