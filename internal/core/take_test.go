@@ -231,7 +231,7 @@ func TestAgeOfARecord(t *testing.T) {
 		waits bool
 	}{
 		"found": {func(d *desk) {
-			d.answer(core.Get, core.MemberCell, 3, core.OK, core.Entry{Member: member(3, "c3", 1)})
+			d.show(true, member(3, "c3", 1))
 		}, true},
 		"came": {func(d *desk) {
 			d.show(false, member(3, "c3", 1))
@@ -242,23 +242,31 @@ func TestAgeOfARecord(t *testing.T) {
 		}, false},
 		"came, gone, and found": {func(d *desk) {
 			d.show(false, member(3, "c3", 1))
+			d.seen(deleted(core.MemberCell, 3))
 			d.answer(core.Get, core.MemberCell, 3, core.NotFound)
 			d.show(true, member(3, "c3", 2))
 		}, false},
 	} {
-		p := &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}, Rows: []record.Row{owned(3)}}
-		d := newDesk(t, 1, p, nil)
-		d.lead(1, nil, member(2, "c2", 1)) // so 3 is read
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
 		c.see(d)
-		if _, ok := d.knows(3); !ok {
-			t.Fatalf("%s: it does not know 3", name)
-		}
+		d.lead(0, nil, member(2, "c2", 1))
 		d.wantNone(core.Put, core.PlanCell, 0)
 		d.show(false, in(record.Dead, member(2, "c2", 2)))
 		if _, ok := d.call(core.Put, core.PlanCell, 0); ok == c.waits {
 			t.Errorf("%s: a plan at once: %v", name, ok)
 		}
 	}
+}
+
+// So it is with an owner that no listing showed and that had to be asked for.
+func TestAgeOfAnOwner(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}, Rows: []record.Row{owned(3)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.answer(core.Get, core.MemberCell, 3, core.OK, core.Entry{Member: member(3, "c3", 1)})
+	d.show(false, in(record.Dead, member(2, "c2", 2)))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 2))
+	d.want(core.Put, core.PlanCell, 0)
 }
 
 // A record that was not there is there again, in the very version that was known.
