@@ -35,7 +35,7 @@ func (d *desk) claim(dead *record.Member) {
 	d.show(false, in(record.Dead, dead))
 	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
 	d.answer(core.Put, core.PlanCell, 0, core.OK)
-	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // once more
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // asked for while the claim was on its way
 	if !d.n.Leads() {
 		d.t.Fatal("it does not lead")
 	}
@@ -441,13 +441,13 @@ func TestDeputyWaitsForEverybody(t *testing.T) {
 		members []record.Session
 		before  func(d *desk)
 	}{
-		"nothing was shown":        {near, func(d *desk) {}},
-		"another watch began":      {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, First: true}) }},
-		"the watch goes on":        {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, Flag: true}) }},
-		"it was no deputy":         {far, func(d *desk) { d.step(all); d.replan(near...) }},
-		"it was a deputy once":     {near, func(d *desk) { d.step(all); d.replan(far...); d.replan(near...) }},
-		"it was none in between":   {near, func(d *desk) { d.step(all); d.replan(far...); d.show(false, twin()); d.replan(near...) }},
-		"it is none, and was none": {far, func(d *desk) { d.show(false, twin()); d.step(all); d.replan(near...) }},
+		"nothing was shown":         {near, func(d *desk) {}},
+		"another watch began":       {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, First: true}) }},
+		"the watch goes on":         {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, Flag: true}) }},
+		"it was no deputy":          {far, func(d *desk) { d.step(all); d.replan(near...) }},
+		"it was a deputy once":      {near, func(d *desk) { d.step(all); d.replan(far...); d.replan(near...) }},
+		"it saw 8 when it was none": {near, func(d *desk) { d.step(all); d.replan(far...); d.show(false, twin()); d.replan(near...) }},
+		"it was none, and saw 8":    {far, func(d *desk) { d.show(false, twin()); d.step(all); d.replan(near...) }},
 	} {
 		d := newDesk(t, 2, &record.Plan{Leader: 1, Members: c.members}, nil)
 		d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
