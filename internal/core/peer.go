@@ -228,8 +228,6 @@ func (n *Node) tookPeer(ev *Event) bool {
 		} else {
 			n.peerAbsent(p)
 		}
-	case verb == Get:
-		p.wait = n.now.Add(n.cfg.Retry)
 	case verb == Put && ev.Outcome == OK:
 		m := p.put
 		n.sawPeer(m, ev.Rev, false)

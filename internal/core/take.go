@@ -7,7 +7,7 @@ import "github.com/rota-dev/rota/internal/record"
 func (n *Node) take(ev *Event) bool {
 	switch ev.Kind {
 	case Begin:
-		n.born, n.own.due, n.own.lease = n.now, n.now, n.now
+		n.born, n.own.lease = n.now, n.now
 		n.cell.fails = Never
 	case Answer:
 		return n.takeAnswer(ev)
@@ -44,7 +44,7 @@ func (n *Node) take(ev *Event) bool {
 	case Server:
 		n.sawServer(ev.Text)
 	case Tick:
-		return n.now >= n.wake
+		return false // Steps has asked whether it is time
 	}
 	return true
 }

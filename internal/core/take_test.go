@@ -1,0 +1,482 @@
+package core_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// seen lets a watch in progress show these versions as they are.
+func (d *desk) seen(es ...core.Entry) { d.step(core.Event{Kind: core.Seen, Entries: es}) }
+
+// replan lets the watch show the next plan, over these members.
+func (d *desk) replan(members ...record.Session) {
+	p := *d.n.Plan()
+	p.Gen, p.Decided, p.Write, p.ID, p.Members = p.Gen+1, p.Gen+1, p.Gen+1, p.ID+1, members
+	d.rev++
+	d.seen(core.Entry{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: &p})
+}
+
+func deleted(c core.Cell, s record.Session) core.Entry {
+	return core.Entry{Key: core.Key{Cell: c, Session: s}, Deleted: true}
+}
+
+func in(state record.MemberState, m *record.Member) *record.Member {
+	m.State = state
+	return m
+}
+
+// claim lets the node see its leader dead, and answers until it leads.
+func (d *desk) claim(dead *record.Member) {
+	d.t.Helper()
+	d.show(false, in(record.Dead, dead))
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.answer(core.Put, core.PlanCell, 0, core.OK)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // asked for while the claim was on its way
+	if !d.n.Leads() {
+		d.t.Fatal("it does not lead")
+	}
+}
+
+// knows tells in what state the node knows s to be, if it knows it.
+func (d *desk) knows(s record.Session) (record.MemberState, bool) {
+	for _, m := range d.n.Members() {
+		if m.Session == s {
+			return m.State, true
+		}
+	}
+	return 0, false
+}
+
+// What a watch that broke off would have shown is read: by everybody the plan and
+// the roster, by a leader the orders and the members as well.
+func TestGapReadsWhatWasWatched(t *testing.T) {
+	for _, me := range []record.Session{1, 6} {
+		d := newDesk(t, me, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4, 5, 6}}, nil)
+		if me == 1 {
+			d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1), member(5, "c5", 1), member(6, "c6", 1))
+		} else {
+			d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+		}
+		d.wantNone(core.Get, core.PlanCell, 0)
+		d.step(core.Event{Kind: core.Gap})
+		d.want(core.Get, core.PlanCell, 0)
+		d.want(core.Get, core.RosterCell, 0)
+		if me == 1 {
+			d.want(core.Get, core.OrdersCell, 0)
+			d.want(core.List, core.MemberCell, 0)
+		} else {
+			d.wantNone(core.Get, core.OrdersCell, 0)
+			d.wantNone(core.List, core.MemberCell, 0)
+		}
+	}
+}
+
+// A session whose first heartbeat gives it no lease, because a clock jumped since
+// it was sent, hopes for one as long as anybody who has lost his.
+func TestHopesForItsFirstLease(t *testing.T) {
+	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Era: 7}
+	l := &lone{victim: &victim{t: t, n: core.New(cfg), now: core.Time(time.Hour), shown: map[string]bool{}}}
+	l.takes(core.Event{Kind: core.Begin})
+	l.takes(core.Event{Kind: core.Jumped})
+	l.reply(core.Put, core.Event{Rev: 1})
+	if cause, _ := l.n.Ended(); cause != core.NotEnded {
+		t.Errorf("it ends: %v", cause)
+	}
+}
+
+// A plan that a watch shows as deleted is read. A roster or orders that are gone
+// change nothing: what was in them is known.
+func TestDeletedCells(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, &record.Orders{Ver: 1})
+	d.calls = nil
+	d.seen(deleted(core.RosterCell, 0))
+	d.seen(deleted(core.OrdersCell, 0))
+	if d.n.Roster() == nil || slices.Contains(d.notes, core.NoteLost) {
+		t.Errorf("it knows roster %v, and tells %v", d.n.Roster(), d.notes)
+	}
+	d.seen(deleted(core.PlanCell, 0))
+	d.want(core.Get, core.PlanCell, 0)
+}
+
+// Whoever waits for a roster starts what it owns when a watch shows it; and acts
+// on whatever came together with a heartbeat that says nothing new.
+func TestActsOnWhatIsSeen(t *testing.T) {
+	l := newLone(t, nil)
+	l.takes(shows(aPlan(1, 2, record.Owned, 1, 1)))
+	l.ask(!l.did(core.DoStart), "it starts what has no name")
+	l.takes(names("q0"))
+	l.ask(l.did(core.DoStart), "it has a roster and does not start")
+
+	l = newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(core.Event{Kind: core.Seen, Entries: []core.Entry{isMember(2, 1, record.Live)}})
+	ev := shows(aPlan(1, 2, record.Owned, 1, 1))
+	ev.Entries = append(ev.Entries, isMember(2, 2, record.Live))
+	l.takes(ev)
+	l.ask(l.did(core.DoStart), "it has a plan and does not start")
+}
+
+// A session that is shown its own record looks no closer while that lives. One
+// that has ended, or is gone, it reads, and again until it knows.
+func TestOwnRecordIsShown(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	for _, state := range []record.MemberState{record.Live, record.Leaving} {
+		d.show(false, in(state, member(2, "me", 1)))
+		d.after(0)
+		d.wantNone(core.Get, core.MemberCell, 2)
+	}
+	d.show(false, in(record.Dead, member(2, "me", 1)))
+	d.want(core.Get, core.MemberCell, 2)
+	d.seen(deleted(core.MemberCell, 2)) // while it is being read
+	d.step(core.Event{Kind: core.Answer, Verb: core.Get, Outcome: core.Unknown, Key: core.Key{Cell: core.MemberCell, Session: 2}})
+	d.wantNone(core.Get, core.MemberCell, 2)
+	d.after(100 * time.Millisecond)
+	d.want(core.Get, core.MemberCell, 2)
+}
+
+// The leader's heartbeat tells of a plan that no watch has shown: it is read
+// after a moment. Nobody else's does, nor what a leader says of another
+// incarnation: a read for each word of each member would be too many.
+func TestLeaderTellsOfAPlan(t *testing.T) {
+	ack := func(s record.Session, seq uint64, i uint32, gen uint64) *record.Member {
+		m := member(s, "c", seq)
+		m.AckInc, m.AckGen = i, gen
+		return m
+	}
+	seat := func() *desk {
+		d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+		d.show(false, ack(1, 3, inc, 5), ack(3, 3, inc, 5))
+		d.after(500 * time.Millisecond)
+		return d
+	}
+	d := seat()
+	d.show(false, ack(1, 4, inc, 6))
+	d.after(99 * time.Millisecond)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.after(time.Millisecond)
+	d.want(core.Get, core.PlanCell, 0)
+
+	// A watch that is late puts the read off; the next heartbeat asks for it again.
+	d = seat()
+	d.show(false, ack(1, 4, inc, 6))
+	d.rev++
+	d.seen(core.Entry{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: d.n.Plan()})
+	d.show(false, ack(1, 5, inc, 6))
+	d.after(100 * time.Millisecond)
+	d.want(core.Get, core.PlanCell, 0)
+
+	for _, m := range []*record.Member{ack(3, 4, inc, 6), ack(1, 4, inc-1, 9)} {
+		d = seat()
+		d.show(false, m)
+		d.after(time.Second)
+		d.wantNone(core.Get, core.PlanCell, 0)
+	}
+}
+
+// An older version than the one known is late, or the store has lost the newer
+// one: it is read at once. The same version under another revision is neither:
+// it is the one that is written over from now on.
+func TestVersionsOfARecord(t *testing.T) {
+	seat := func() *desk {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+		d.lead(0, nil, member(2, "c2", 5))
+		return d
+	}
+	d := seat()
+	d.show(false, member(2, "c2", 4))
+	d.want(core.Get, core.MemberCell, 2)
+
+	d = seat()
+	d.show(false, member(2, "c2", 5))
+	d.wantNone(core.Get, core.MemberCell, 2)
+	rev := d.rev
+	d.step(core.Event{Kind: core.Proven, Session: 2})
+	if a := d.want(core.Put, core.MemberCell, 2); a.Prev != rev {
+		t.Errorf("it writes over %d, not %d", a.Prev, rev)
+	}
+}
+
+// A store that has lost writes is believed nothing more: who was evicted does not
+// live again, who was gone is not there again with an earlier record.
+func TestLostStoreIsNotBelieved(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil, in(record.Evicted, member(2, "c2", 5)))
+	d.show(false, member(2, "c2", 6))
+	if state, _ := d.knows(2); state != record.Evicted || !slices.Contains(d.notes, core.NoteLost) {
+		t.Errorf("it knows 2 as %v, and tells %v", state, d.notes)
+	}
+
+	d = newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
+	d.show(false, member(3, "c3", 9))
+	d.seen(deleted(core.MemberCell, 3))
+	d.answer(core.Get, core.MemberCell, 3, core.NotFound)
+	d.step(core.Event{Kind: core.Proven, Session: 3})
+	d.after(2 * time.Second)
+	d.answer(core.Get, core.MemberCell, 3, core.OK, core.Entry{Member: member(3, "c3", 3)})
+	if state, known := d.knows(3); known || !slices.Contains(d.notes, core.NoteLost) {
+		t.Errorf("it knows 3 as %v, and tells %v", state, d.notes)
+	}
+}
+
+// Somebody dies. Who was seen to change, or to come, is known to live, and not
+// waited for; of whom one version was found nobody knows how old that is.
+func TestAgeOfARecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		see   func(d *desk)
+		waits bool
+	}{
+		"found": {func(d *desk) {
+			d.show(true, member(3, "c3", 1))
+		}, true},
+		"came": {func(d *desk) {
+			d.show(false, member(3, "c3", 1))
+		}, false},
+		"found, and again": {func(d *desk) {
+			d.show(true, member(3, "c3", 1))
+			d.show(true, member(3, "c3", 2))
+		}, false},
+		"came, gone, and found": {func(d *desk) {
+			d.show(false, member(3, "c3", 1))
+			d.seen(deleted(core.MemberCell, 3))
+			d.answer(core.Get, core.MemberCell, 3, core.NotFound)
+			d.show(true, member(3, "c3", 2))
+		}, false},
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+		c.see(d)
+		d.lead(0, nil, member(2, "c2", 1))
+		d.wantNone(core.Put, core.PlanCell, 0)
+		d.show(false, in(record.Dead, member(2, "c2", 2)))
+		if _, ok := d.call(core.Put, core.PlanCell, 0); ok == c.waits {
+			t.Errorf("%s: a plan at once: %v", name, ok)
+		}
+	}
+}
+
+// So it is with an owner that no listing showed and that had to be asked for.
+func TestAgeOfAnOwner(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}, Rows: []record.Row{owned(3)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.answer(core.Get, core.MemberCell, 3, core.OK, core.Entry{Member: member(3, "c3", 1)})
+	d.show(false, in(record.Dead, member(2, "c2", 2)))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 2))
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A record that was not there is there again, in the very version that was known.
+func TestAbsentComesBackUnchanged(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
+	d.show(false, member(3, "c3", 1))
+	e := entry(member(3, "c3", 1), d.rev)
+	d.seen(deleted(core.MemberCell, 3))
+	d.answer(core.Get, core.MemberCell, 3, core.NotFound)
+	if _, known := d.knows(3); known {
+		t.Fatal("it knows what is not there")
+	}
+	d.seen(e)
+	if _, known := d.knows(3); !known {
+		t.Error("it does not see what is there")
+	}
+}
+
+// A record that was not found is not looked for again without a reason, and with
+// one no more often than once in a heartbeat.
+func TestAbsentIsReadOnce(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
+	d.show(false, member(3, "c3", 1))
+	d.seen(deleted(core.MemberCell, 3))
+	d.answer(core.Get, core.MemberCell, 3, core.NotFound)
+	d.after(beat - 1)
+	d.seen(deleted(core.MemberCell, 3))
+	d.wantNone(core.Get, core.MemberCell, 3)
+	d.after(1)
+	d.answer(core.Get, core.MemberCell, 3, core.NotFound)
+	d.after(5 * beat)
+	d.wantNone(core.Get, core.MemberCell, 3)
+}
+
+// A read that failed is repeated after a moment, not at once.
+func TestReadOfARecordFails(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
+	d.show(false, member(3, "c3", 1))
+	d.seen(deleted(core.MemberCell, 3))
+	d.answer(core.Get, core.MemberCell, 3, core.Unknown)
+	d.after(99 * time.Millisecond)
+	d.wantNone(core.Get, core.MemberCell, 3)
+	d.after(time.Millisecond)
+	d.want(core.Get, core.MemberCell, 3)
+}
+
+// Nothing is remembered of a session that no plan names and whose record is gone.
+// Should it come again, it joins like anybody.
+func TestForgetsWhomNobodyNames(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil, in(record.Left, member(2, "c2", 5)))
+	d.seen(deleted(core.MemberCell, 2))
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.show(false, member(2, "c2", 9))
+	d.after(100 * time.Millisecond)
+	if a := d.want(core.Put, core.PlanCell, 0); !slices.Contains(a.Plan.Members, 2) {
+		t.Errorf("the plan is over %v", a.Plan.Members)
+	}
+}
+
+// The record of a member whose place is kept stays, however long it is dead.
+func TestKeepsTheRecordOfAMember(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, func(cfg *core.Config) { cfg.Return = time.Hour })
+	d.lead(0, nil, in(record.Dead, member(2, "c2", 5)))
+	d.after(11 * time.Minute)
+	d.wantNone(core.Delete, core.MemberCell, 2)
+}
+
+// A leader of whom no watch has shown anything is looked for. If it has no record
+// the place is free.
+func TestLooksForItsLeader(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.answer(core.Get, core.MemberCell, 1, core.NotFound)
+	d.want(core.Get, core.PlanCell, 0) // to claim it
+}
+
+// Who declared somebody dead knows that it is, and does not do so twice.
+func TestDeclaresOnce(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(0, nil, member(2, "c2", 5))
+	d.step(core.Event{Kind: core.Proven, Session: 2})
+	d.answer(core.Put, core.MemberCell, 2, core.OK)
+	d.after(30 * time.Millisecond)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.wantNone(core.Get, core.MemberCell, 2)
+	if a := d.want(core.Put, core.PlanCell, 0); len(a.Plan.Members) != 1 {
+		t.Errorf("the plan is over %v", a.Plan.Members)
+	}
+}
+
+// A record was forgotten while it was being read, and has come into sight again.
+// The answer is older than that: it is read once more.
+func TestForgottenWhileItIsRead(t *testing.T) {
+	left := func(seq uint64) *record.Member { return in(record.Left, member(2, "c2", seq)) }
+	seat := func() *desk {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+		d.lead(0, nil, left(5))
+		d.show(false, left(4))
+		d.want(core.Get, core.MemberCell, 2)
+		d.after(10 * time.Second)
+		d.answer(core.List, core.MemberCell, 0, core.OK)
+		if _, known := d.knows(2); known {
+			t.Fatal("it does not forget whom no listing shows")
+		}
+		return d
+	}
+	key := core.Key{Cell: core.MemberCell, Session: 2}
+	d := seat()
+	d.show(false, left(5))
+	d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: key, Entries: []core.Entry{entry(left(5), d.rev)}})
+	d.want(core.Get, core.MemberCell, 2)
+
+	d = seat()
+	var reads int
+	for _, a := range d.n.Steps(d.now, []core.Event{
+		{Kind: core.Proven, Session: 2},
+		{Kind: core.Answer, Verb: core.Get, Outcome: core.NotFound, Key: key},
+	}) {
+		if a.Verb == core.Get && a.Key == key {
+			reads++
+		}
+	}
+	if reads != 1 {
+		t.Errorf("it is read %d times", reads)
+	}
+}
+
+// An owner that has nothing to stop confirms a revoke by its acknowledgement
+// alone. The partition is given on at once.
+func TestRevokeIsAcknowledged(t *testing.T) {
+	row := owned(2)
+	row.State, row.To = record.Revoking, 1
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{row}}, nil)
+	m := member(2, "c2", 1)
+	m.AckInc, m.AckGen = inc, 4
+	d.lead(1, nil, m)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	next := *m
+	next.Seq, next.AckGen = 2, 5
+	d.show(false, &next)
+	if r := d.want(core.Put, core.PlanCell, 0).Plan.Rows[0]; r.Owner == 2 {
+		t.Errorf("the row is %+v", r)
+	}
+}
+
+// The next in line watch everybody. Once a watch has shown all there are, they
+// take notice of who comes, and whoever of them leads next need not wait for more.
+func TestDeputyTakesNotice(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.show(false, member(1, "c1", 3), member(3, "c3", 1))
+	d.step(core.Event{Kind: core.Seen, First: true, Flag: true})
+	d.after(200 * time.Millisecond)
+	d.claim(member(1, "c1", 3))
+	d.lead(0, nil, member(3, "c3", 1))
+	if a := d.want(core.Put, core.PlanCell, 0); !slices.Equal(a.Plan.Members, []record.Session{2, 3}) {
+		t.Errorf("the plan is over %v", a.Plan.Members)
+	}
+}
+
+// A deputy takes no notice of anybody before it has everybody in sight: 8 has the
+// name of 7, which is not in sight yet, and must be held until 7 is seen to beat.
+// Only the first batch of a watch of all members shows everybody, and only to
+// those who watch everybody from then on.
+func TestDeputyWaitsForEverybody(t *testing.T) {
+	far := []record.Session{1, 3, 4, 2, 7}
+	near := []record.Session{1, 2, 7}
+	all := core.Event{Kind: core.Seen, First: true, Flag: true}
+	twin := func() *record.Member { return member(8, "c7", 1) }
+	for name, c := range map[string]struct {
+		members []record.Session
+		before  func(d *desk)
+	}{
+		"nothing was shown":         {near, func(d *desk) {}},
+		"another watch began":       {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, First: true}) }},
+		"the watch goes on":         {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, Flag: true}) }},
+		"it was no deputy":          {far, func(d *desk) { d.step(all); d.replan(near...) }},
+		"it was a deputy once":      {near, func(d *desk) { d.step(all); d.replan(far...); d.replan(near...) }},
+		"it saw 8 when it was none": {near, func(d *desk) { d.step(all); d.replan(far...); d.show(false, twin()); d.replan(near...) }},
+		"it was none, and saw 8":    {far, func(d *desk) { d.show(false, twin()); d.step(all); d.replan(near...) }},
+	} {
+		d := newDesk(t, 2, &record.Plan{Leader: 1, Members: c.members}, nil)
+		d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+		c.before(d)
+		d.show(false, twin())
+		d.show(true, member(1, "c1", 3), member(7, "c7", 1))
+		d.claim(member(1, "c1", 3))
+		d.lead(0, nil, member(7, "c7", 1), twin())
+		d.after(200 * time.Millisecond)
+		if a := d.want(core.Put, core.PlanCell, 0); !slices.Equal(a.Plan.Members, []record.Session{2, 7}) {
+			t.Errorf("%s: the plan is over %v", name, a.Plan.Members)
+		}
+	}
+}
+
+// A deputy lists the members now and then, for watches do miss; the time counts
+// from when it became one.
+func TestDeputyLists(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 3, 4, 2}}, nil)
+	for range 2 {
+		d.after(20*time.Second + 500*time.Millisecond)
+		d.wantNone(core.List, core.MemberCell, 0)
+		d.replan(1, 2)
+		for range 2 {
+			d.after(10*time.Second - 1)
+			d.wantNone(core.List, core.MemberCell, 0)
+			d.after(1)
+			d.answer(core.List, core.MemberCell, 0, core.OK)
+		}
+		d.replan(1, 3, 4, 2)
+	}
+}
