@@ -216,7 +216,7 @@ func (n *Node) tookPeer(ev *Event) bool {
 	switch {
 	case verb == Get && ev.Outcome == OK:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
-		if m := ev.Entries[0].Member; m.Seq < p.floor || m.Seq == p.floor && rank(m.State) < p.state && !mutLostState {
+		if m := ev.Entries[0].Member; m.Seq < p.floor || rank(m.State) < p.state && !mutLostState {
 			n.storeLost() // more had been written than the store now has
 			return true
 		}
