@@ -178,8 +178,11 @@ type prey struct {
 	log []string
 }
 
-// put writes a record and shows it, and lets a second pass.
-func (l *prey) put(e core.Entry) {
+// put writes a record, if it can be written, and shows it, and lets a second pass.
+func (l *prey) put(rec record.Record, e core.Entry) {
+	if _, err := record.Encode(rec); err != nil {
+		return
+	}
 	if e.Plan != nil {
 		full := *e.Plan
 		l.log = append(l.log, fmt.Sprintf("plan %+v", full))
@@ -251,9 +254,7 @@ func (l *prey) alter(d *draw) {
 		m := d.member()
 		rec, e = m, core.Entry{Key: core.Key{Cell: core.MemberCell, Session: m.Session}, Member: m}
 	}
-	if _, err := record.Encode(rec); err == nil {
-		l.put(e)
-	}
+	l.put(rec, e)
 }
 
 // lead lets a node lead a group while its records are altered and members come and
@@ -267,13 +268,13 @@ func lead(t *testing.T, b []byte) {
 		case 0, 1:
 			m := &record.Member{Session: 2 + d.session()&1, State: record.MemberState(d.byte() % 5), Seq: d.number(), Name: "c2",
 				Lease: 5 * time.Second, Beat: 2 * time.Second, AckInc: l.plan().Incarnation, AckGen: l.plan().Gen}
-			l.put(core.Entry{Key: core.Key{Cell: core.MemberCell, Session: m.Session}, Member: m})
+			l.put(m, core.Entry{Key: core.Key{Cell: core.MemberCell, Session: m.Session}, Member: m})
 		case 2:
 			o := &record.Orders{Ver: 1, Pauses: [][]string{nil, {"q0"}, {"q1", "q2"}}[d.byte()%3]}
 			if was := l.cells[core.Key{Cell: core.OrdersCell}].Orders; was != nil {
 				o.Ver += was.Ver
 			}
-			l.put(core.Entry{Key: core.Key{Cell: core.OrdersCell}, Orders: o})
+			l.put(o, core.Entry{Key: core.Key{Cell: core.OrdersCell}, Orders: o})
 		case 3:
 			l.pass(time.Duration(d.byte()&15) * time.Second)
 		case 4: // another process takes its place, and reads what there is
