@@ -39,7 +39,7 @@ func FuzzWatchdogPacket(f *testing.F) {
 			return // an empty packet is the end of the socket
 		}
 		ours, theirs := packetPair(t)
-		w := newWatchdog(theirs)
+		w := &watchdog{conn: theirs, in: make(chan packet), out: make(chan reply, 16), cmds: map[int]*kept{}, mark: newMark(), escaped: map[int]bool{}}
 		const nobody = math.MaxInt32 // no process has that id
 		held := &kept{id: 7, pid: nobody, until: int64(bootNow() + time.Hour)}
 		w.cmds[7] = held
