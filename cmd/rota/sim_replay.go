@@ -64,7 +64,7 @@ func (f *simFlags) story(cmd *cobra.Command, out io.Writer) (violations int, err
 	stage := sim.NewStage(o)
 	stage.Say(func(at time.Duration, line string) { fmt.Fprintf(out, "%8.3fs  %s\n", at.Seconds(), plain(line)) })
 	if err := playStory(s, stage); err != nil {
-		fmt.Fprintf(out, "it does not go as it is written:\n%s\n", plainLines(err.Error()))
+		fmt.Fprintf(out, "it does not go as it is written:\n%s\n", plainLines(strings.ReplaceAll(err.Error(), "\t", "    ")))
 		return 1, nil
 	}
 	fmt.Fprintln(out, "it goes as it is written")
