@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz tidy
+.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,15 @@ performance: ## write docs/performance.md of what bench-failover measured
 
 fuzz: ## fuzz every target for FUZZTIME (10s) each
 	@scripts/test.sh fuzz
+
+notices: ## write cmd/rota/THIRD-PARTY-NOTICES of the modules that the binary has
+	@cd cmd/rota && go run ./internal/notices >THIRD-PARTY-NOTICES.part && mv THIRD-PARTY-NOTICES.part THIRD-PARTY-NOTICES
+
+sbom: ## print what the binary is built from, as CycloneDX JSON
+	@go run ./cmd/rota version --sbom
+
+gosec: ## look for what gosec knows; scripts/gosec.txt has the findings that are none, and why
+	@scripts/test.sh gosec
 
 tidy: ## go mod tidy in every module, then go work sync
 	@scripts/test.sh tidy

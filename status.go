@@ -234,7 +234,7 @@ func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.M
 			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
 			PID: int(m.Host.PID), Conditions: m.Conditions}
 		if m.Sent != 0 {
-			info.Sent = time.UnixMilli(m.Sent)
+			info.Sent = wall(m.Sent)
 		}
 		for _, l := range m.Labels {
 			info.Labels[l.Key] = l.Value
@@ -258,7 +258,7 @@ func (s *Status) order(o *record.Orders) {
 		s.Orders.Bans[p.Partition] = append(s.Orders.Bans[p.Partition], p.Member)
 	}
 	for _, l := range o.Log {
-		s.Orders.Log = append(s.Orders.Log, OrderInfo{time.UnixMilli(l.At), l.Who, l.What, l.Why})
+		s.Orders.Log = append(s.Orders.Log, OrderInfo{wall(l.At), l.Who, l.What, l.Why})
 	}
 }
 
@@ -268,7 +268,7 @@ func (s *Status) remember(h *record.History) {
 		return
 	}
 	for _, p := range h.Plans {
-		s.History = append(s.History, PlanInfo{p.ID, p.Gen, time.UnixMilli(p.At), p.Cause, int(p.Moves), int(p.Members)})
+		s.History = append(s.History, PlanInfo{p.ID, p.Gen, wall(p.At), p.Cause, int(p.Moves), int(p.Members)})
 	}
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
@@ -278,6 +278,15 @@ func (s *Status) remember(h *record.History) {
 			}
 		}
 	}
+}
+
+// wall is an instant of a wall clock, as a record tells it. A year that JSON cannot
+// write is no date: one record would keep the whole group from being shown.
+func wall(ms int64) time.Time {
+	if t := time.UnixMilli(ms); 0 < t.Year() && t.Year() < 10_000 {
+		return t
+	}
+	return time.Time{}
 }
 
 // waitFor says in words what a row waits for.

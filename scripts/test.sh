@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 # of ours carries them; the build cache keeps the binaries.
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
+gosec=github.com/securego/gosec/v2/cmd/gosec@v2.29.0
 
 # Heavy packages explore schedules by the hundred thousand: they run without
 # -race, in a stage of their own.
@@ -63,6 +64,34 @@ vuln() {
     printf '%s\n' "$out"
     return 1
   fi
+}
+
+# gosec is no part of lint: to build it takes minutes. It looks at modules one by one.
+# scripts/gosec.txt has the findings that are none; what is new fails, and so does a
+# line there that nothing is found for any more.
+gosec() {
+  local mods mod found
+  mods=$(find . -name go.mod -not -path '*/testdata/*' | sort)
+  found=$(for mod in $mods; do (cd "$(dirname "$mod")" && go run "$gosec" -quiet -no-fail -fmt=golint ./...); done)
+  awk -v root="$PWD/" '
+    FNR == NR {
+      if ($0 !~ /^(#|$)/) { n++; rule[n] = $1; at[n] = $2; like[n] = "^" $2 "$"; gsub(/[.]/, "[.]", like[n]); gsub(/[*]/, ".*", like[n]) }
+      next
+    }
+    match($0, /Rule:G[0-9]+/) {
+      found++
+      r = substr($0, RSTART + 5, RLENGTH - 5)
+      file = substr($0, 1, index($0, ":") - 1)
+      sub("^" root, "", file)
+      known = 0
+      for (i = 1; i <= n; i++) if (rule[i] == r && file ~ like[i]) { known = 1; used[i] = 1 }
+      if (!known) { print "new: " $0; bad = 1 }
+    }
+    END {
+      for (i = 1; i <= n; i++) if (!used[i]) { print "scripts/gosec.txt: nothing is found for " rule[i] " " at[i]; bad = 1 }
+      print found + 0 " findings"
+      exit bad
+    }' scripts/gosec.txt - <<<"$found"
 }
 
 unit() {
@@ -120,7 +149,9 @@ fuzz() {
   for pkg in $pkgs; do
     names=$(go test -list '^Fuzz' "$pkg")
     for name in $(grep '^Fuzz' <<<"$names" || true); do
-      go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-10s}" "$pkg"
+      # Few tries to make an input smaller: a target that is not wholly repeatable
+      # would spend its time on that.
+      go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-10s}" -fuzzminimizetime 10x "$pkg"
     done
   done
 }
@@ -144,7 +175,7 @@ stage=
 trap '[ -z "$stage" ] || echo "== stage $stage: FAILED after $SECONDS s"' EXIT
 for stage in "$@"; do
   case $stage in
-    lint | unit | servers | burst | heavy | mutants | fuzz | tidy) ;;
+    lint | gosec | unit | servers | burst | heavy | mutants | fuzz | tidy) ;;
     *) echo "scripts/test.sh: no stage $stage" >&2 && exit 64 ;;
   esac
   SECONDS=0

@@ -59,7 +59,7 @@ func readBench(dir fs.FS) ([]*benchReport, error) {
 	}
 	var all []*benchReport
 	for i := range single {
-		s := &single[i]
+		s := plainly(&single[i]) // whoever wrote the file
 		at := slices.IndexFunc(all, func(r *benchReport) bool { return r.System == s.System })
 		if at < 0 {
 			s.Broken = []string{}

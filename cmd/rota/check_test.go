@@ -10,7 +10,7 @@ import (
 
 // tale makes event lines of a terse story: "at event member partition@token
 // lease", times in ms; a dash leaves something out.
-func tale(t *testing.T, story string) []seen {
+func tale(t testing.TB, story string) []seen {
 	t.Helper()
 	var out []seen
 	for text := range strings.Lines(story) {

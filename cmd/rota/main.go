@@ -17,6 +17,9 @@ import (
 )
 
 func main() {
+	if err := notSetuid(); err != nil {
+		refuse(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

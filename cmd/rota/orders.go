@@ -160,7 +160,7 @@ func sayDone(w io.Writer, done string, st *rota.Status) error {
 	if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == "LIVE" }) {
 		done += "; no member is live, so it is done once one is"
 	}
-	_, err := fmt.Fprintln(w, done)
+	_, err := fmt.Fprintln(w, plain(done))
 	return err
 }
 

@@ -159,6 +159,30 @@ func TestWhatOthersWroteIsTameInChecks(t *testing.T) {
 	tame(t, "check of no file", strings.ReplaceAll(stderr, "\nforged", ""))
 }
 
+// A scenario file may be anybody's, as part of a report of a bug.
+func TestWhatOthersWroteIsTameInStories(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s\x1b[2J.txt")
+	text := "group partitions=2\njoin c\x1b]0;x\x07\u202e1\nsettle\n----\nseen\u009b2J by nobody\x1b[2J\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := rotaRuns(t.Context(), "sim", "--replay", file)
+	if code != exitFailed || !strings.Contains(stdout, "missing:") || strings.Count(stdout, "]0;x") < 2 {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	tame(t, "sim --replay", stdout+stderr)
+	if err := os.WriteFile(file, []byte("\x1b[2J c1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stderr = rotaRuns(t.Context(), "sim", "--replay", file)
+	tame(t, "a scenario that is none", stderr)
+	var done strings.Builder
+	if err := sayDone(&done, "paused q\u202e\x1b[2J", &rota.Status{}); err != nil {
+		t.Fatal(err)
+	}
+	tame(t, "an order", done.String())
+}
+
 // answering is a server that says this to every request, and nothing more.
 func answering(t *testing.T, answer string) string {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -120,6 +121,9 @@ func (s *supervisor) readEvents(c *child, r io.Reader) {
 	b := bufio.NewReaderSize(r, maxLine)
 	for {
 		text, err := b.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue // no event line is that long; to stop reading would stop the member
+		}
 		if err != nil {
 			return
 		}
@@ -135,9 +139,13 @@ func (s *supervisor) readEvents(c *child, r io.Reader) {
 }
 
 func (s *supervisor) readWords(c *child, r io.Reader) {
-	b := bufio.NewScanner(r)
-	for b.Scan() {
-		s.events <- happening{c: c, says: b.Text()}
+	b := bufio.NewReaderSize(r, 1<<16)
+	for {
+		text, _, err := b.ReadLine() // in pieces, if it is very long
+		if err != nil {
+			return
+		}
+		s.events <- happening{c: c, says: string(text)}
 	}
 }
 

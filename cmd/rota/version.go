@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -10,22 +11,40 @@ import (
 )
 
 func versionCmd() *cobra.Command {
-	return &cobra.Command{
+	var bill, texts bool
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say what this binary was built from",
 		Long: `Version, commit, Go version and platform, in one line.
-A copy built from a working tree has the version (devel).`,
-		Example: `  rota version`,
-		Args:    cobra.NoArgs,
+A copy built from a working tree has the version (devel).
+
+--sbom lists the modules it was built from instead, with versions, checksums and
+licences, as CycloneDX 1.5; --notices prints the texts of those licences.`,
+		Example: `  rota version
+  rota version --sbom >rota.cdx.json
+  rota version --notices`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, ok := debug.ReadBuildInfo()
 			if !ok {
 				info = &debug.BuildInfo{GoVersion: runtime.Version()}
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version(info))
+			out := cmd.OutOrStdout()
+			switch {
+			case texts:
+				_, err := io.WriteString(out, notices)
+				return err
+			case bill:
+				return printBill(out, info)
+			}
+			_, err := fmt.Fprintln(out, version(info))
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&bill, "sbom", false, "list the modules it was built from, as CycloneDX JSON")
+	cmd.Flags().BoolVar(&texts, "notices", false, "print the licences of what others have made and this binary contains")
+	cmd.MarkFlagsMutuallyExclusive("sbom", "notices")
+	return cmd
 }
 
 func version(info *debug.BuildInfo) string {

@@ -127,6 +127,8 @@ func Parse(name, text string) (*Scenario, error) {
 		switch {
 		case len(words) == 0:
 			continue
+		case words[0] == "----" && len(words) > 1:
+			return nil, fmt.Errorf("%s:%d: %q behind ----: what is seen begins on the next line", name, i+1, words[1])
 		case words[0] == "----":
 			if b == nil || wanting {
 				return nil, fmt.Errorf("%s:%d: ---- without commands before it", name, i+1)

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// Whatever a member writes, rota up reads on: a pipe that nobody reads would stop the
+// member.
+func TestLongLinesOfAMemberAreReadOn(t *testing.T) {
+	long := strings.Repeat("x", 3*maxLine)
+	s := &supervisor{events: make(chan happening, 1000)}
+	s.readWords(&child{}, strings.NewReader("first\n"+long+"\nlast\n"))
+	s.readEvents(&child{}, bytes.NewReader([]byte(long+"\n"+`{"v":1,"event":"joined","session":"s1"}`+"\n")))
+	close(s.events)
+	var words []string
+	events := 0
+	for h := range s.events {
+		if h.line != nil {
+			events++
+		} else {
+			words = append(words, h.says)
+		}
+	}
+	if n := len(words); n < 3 || words[0] != "first" || words[n-1] != "last" || events != 1 {
+		t.Errorf("%d words and %d events were read", n, events)
+	}
+}
