@@ -27,13 +27,15 @@ func (d *draw) byte() byte {
 	return x
 }
 
-// number is below 16, or within 4 of 2^31, 2^32, 2^62, 2^63 or 2^64.
+// number is below 16, or within 4 of 2^31, 2^32, 2^63 or 2^64, or a little below
+// 2^62. Who stands at that very number can write no other, and is told so; with what
+// is beyond it nothing is read.
 func (d *draw) number() uint64 {
 	x := d.byte()
 	if x < 128 {
 		return uint64(x & 15)
 	}
-	ends := [...]uint64{1 << 31, 1 << 32, 1 << 62, 1 << 63, 0, 0, 0, 0} // 0 is 2^64
+	ends := [...]uint64{1 << 31, 1 << 32, 1<<62 - 1<<20, 1 << 63, 0, 0, 0, 0} // 0 is 2^64
 	return ends[x>>4&7] - 4 + uint64(x&7)
 }
 
@@ -299,16 +301,10 @@ func lead(t *testing.T, b []byte) {
 	}
 }
 
-// unmended are seeds by which a leader still breaks: counters that wrap, and orders
-// or rosters that it reads again without end.
-var unmended = []uint64{0, 2, 7, 15, 16, 18, 21, 26, 27, 42, 43, 46, 47, 51, 52, 56, 67, 75, 79, 82, 83, 87, 91, 96, 97, 99}
-
 // FuzzLeadMaximal alters the counters of a group's records while a node leads it.
 func FuzzLeadMaximal(f *testing.F) {
 	for seed := range uint64(100) {
-		if !slices.Contains(unmended, seed) {
-			f.Add(randomBytes(rand.New(rand.NewPCG(seed, 4)), 200))
-		}
+		f.Add(randomBytes(rand.New(rand.NewPCG(seed, 4)), 200))
 	}
 	f.Fuzz(lead)
 }

@@ -70,7 +70,7 @@ func (r *reader) pins(field string) []Pin {
 
 func (x *Orders) check() error {
 	return cmp.Or(
-		counted("ver", x.Ver, LastCount),
+		numbered(x.Ver, LastCount),
 		names("add: partition", x.Add, maxPartition),
 		names("remove: partition", x.Remove, maxPartition),
 		x.checkMeta(),

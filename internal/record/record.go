@@ -52,6 +52,14 @@ func counted(field string, n, last uint64) error {
 	return nil
 }
 
+// numbered refuses a version that nobody has written: none is like 0.
+func numbered(ver, last uint64) error {
+	if ver == 0 {
+		return fmt.Errorf("ver is 0, but starts at 1")
+	}
+	return counted("ver", ver, last)
+}
+
 func incarnation(field string, n uint32) error { return counted(field, uint64(n), LastIncarnation) }
 
 // Mode says how a plan changes hands.

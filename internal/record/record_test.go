@@ -257,7 +257,7 @@ func (r random) rows(p *Plan) {
 }
 
 func (r random) roster() *Roster {
-	x := &Roster{Ver: r.number(), Entries: keyed(r, 256, func(w string) Partition {
+	x := &Roster{Ver: max(r.number(), 1), Entries: keyed(r, 256, func(w string) Partition {
 		return Partition{w, r.pairs(), r.flag()}
 	})}
 	r.Shuffle(len(x.Entries), func(i, j int) { x.Entries[i], x.Entries[j] = x.Entries[j], x.Entries[i] })
@@ -267,7 +267,7 @@ func (r random) roster() *Roster {
 func (r random) orders() *Orders {
 	names := func() []string { return some(r, func() string { return r.word(128) }) }
 	x := &Orders{
-		Ver: r.number(), Add: names(), Remove: names(), Pauses: names(), Drains: names(), Freeze: r.flag(),
+		Ver: max(r.number(), 1), Add: names(), Remove: names(), Pauses: names(), Drains: names(), Freeze: r.flag(),
 		Meta:    keyed(r, 256, func(w string) Meta { return Meta{w, r.pairs()} }),
 		Pins:    keyed(r, 256, func(w string) Pin { return Pin{w, r.word(128)} }),
 		Release: some(r, func() Release { return Release{r.word(256), r.Uint32()} }),

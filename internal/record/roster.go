@@ -37,7 +37,7 @@ func DecodeRoster(b []byte) (*Roster, error) {
 }
 
 func (x *Roster) check() error {
-	if err := counted("ver", x.Ver, LastRoster); err != nil {
+	if err := numbered(x.Ver, LastRoster); err != nil {
 		return err
 	}
 	if n := len(x.Entries); n > MaxPartitions {
