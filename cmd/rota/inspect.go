@@ -44,6 +44,8 @@ func (t *target) look(ctx context.Context, store rota.Store) (*rota.Status, erro
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
 		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.group, inStore(t.store))
+	case errors.Is(err, rota.ErrUnreadable):
+		return nil, fmt.Errorf("%w; rota group check says more, rota group repair mends it", err)
 	case err != nil:
 		return nil, unreachable(t.store, err)
 	}
