@@ -57,6 +57,14 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 	if a.output == "text" {
 		showDraft(w, d)
 	}
+	if len(d.steps) == 0 { // the notes say what is left to others
+		if a.output == "json" {
+			if err := printDraft(w, d, false); err != nil {
+				return err
+			}
+		}
+		return silentExit(exitUndone)
+	}
 	yes := a.yes
 	if !yes && a.output == "text" && columns(cmd.InOrStdin()) > 0 {
 		var err error
@@ -111,7 +119,7 @@ func printDraft(w io.Writer, d *draft, done bool) error {
 		Wait  float64  `json:"wait_s"`
 		Steps []step   `json:"steps"`
 		Notes []string `json:"notes"`
-	}{done, d.wait.Seconds(), d.steps, append([]string{}, d.notes...)})
+	}{done, d.wait.Seconds(), append([]step{}, d.steps...), append([]string{}, d.notes...)})
 }
 
 // ask wants the whole word: what follows cannot be taken back.

@@ -48,7 +48,7 @@ Exit codes: 0 it is done or the member had ended, 1 it lives, 8 it was only show
 				return err
 			}
 			if m.State.Ended() {
-				return nothingToDo(cmd, &a, &draft{}, fmt.Sprintf("%s (session %v) has ended already: its record says %v", m.Name, m.Session, m.State))
+				return nothingToDo(cmd, &a, fmt.Sprintf("%s (session %v) has ended already: its record says %v", m.Name, m.Session, m.State))
 			}
 			if runsHere(m.Host) {
 				return fmt.Errorf("%s lives: its process runs on this machine (pid %d); end it first", m.Name, m.Host.PID)

@@ -108,7 +108,8 @@ func readPlan(t *testing.T, store rota.Store) *record.Plan {
 	return p
 }
 
-// TestDeclaredDeadFreesAtOnce: a member with a long lease is killed; its partitions
+// TestDeclaredDeadFreesAtOnce (rota check has no say in it: by what members wrote, the
+// one that was killed may still run): a member with a long lease is killed; its partitions
 // would wait for minutes. An operator's word frees them. Nobody who lives, or may,
 // can be declared dead.
 func TestDeclaredDeadFreesAtOnce(t *testing.T) {
@@ -161,5 +162,4 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	until(t, "all four at c1", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 4}) })
 	t.Logf("free after %v", time.Since(began))
 	in(t, y.must("declare-dead", "long", "--yes"), "has ended already: its record says DEAD")
-	y.judge()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -196,6 +197,7 @@ const crewLease = 2 * time.Second
 // repair, or reset where the record can be read, brings all partitions back; no two
 // members ever run one.
 func TestWhateverStandsInTheStoreCanBeMended(t *testing.T) {
+	t.Setenv("ROTA_YES", "true") // a leave that was given for something else
 	c := newCrew(t)
 	c.join("c1", crewLease)
 	c.join("c2", crewLease)
@@ -252,6 +254,12 @@ func TestWhateverStandsInTheStoreCanBeMended(t *testing.T) {
 	}} {
 		c.spoiltAndMended("member/"+c.session("c2"), to)
 	}
+	c.spoiltAndMended("member/"+c.plan().Leader.String(), junk)
+	c1, c2 := c.session("c1"), c.session("c2")
+	for _, key := range []string{"orders", "roster", "member/" + c1, "member/" + c2} {
+		c.spoil("g/"+key, junk)
+	}
+	c.spoiltAndMended("plan", junk)
 	if got := c.must("group", "repair"); !strings.Contains(got, "there is nothing to repair") {
 		t.Errorf("repair of a sound group says %q", got)
 	}
@@ -268,6 +276,15 @@ func (c *crew) spoiltAndMended(key string, to func([]byte) []byte) {
 	code, stdout, stderr := c.rota("group", "check")
 	if code != exitUndone || stderr != "" || !strings.Contains(stdout, "g/"+key) {
 		t.Errorf("%s: check: exit %d, %q\n%s", key, code, stderr, stdout)
+	}
+	var found struct {
+		Troubles []trouble
+	}
+	if _, text, _ := c.rota("group", "check", "-o", "json"); json.Unmarshal([]byte(text), &found) != nil || len(found.Troubles) == 0 {
+		t.Errorf("%s: check -o json says %s", key, text)
+	}
+	if code, _, stderr := c.rota("status"); key == "plan" && strings.Contains(stdout, helpRepair) && (code != 1 || !strings.Contains(stderr, "rota group repair mends it")) {
+		t.Errorf("status without a plan: exit %d, %q", code, stderr)
 	}
 	mend := "repair"
 	if strings.Contains(stdout, helpReset) && !strings.Contains(stdout, helpRepair) {

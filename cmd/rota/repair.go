@@ -54,8 +54,8 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 			}
 			defer store.Close()
 			d := s.repair(store, lease)
-			if len(d.steps) == 0 {
-				return nothingToDo(cmd, &a, d, fmt.Sprintf("group %s: all %s can be read: there is nothing to repair", s.group, count(len(s.all), "record")))
+			if len(d.steps) == 0 && len(d.notes) == 0 {
+				return nothingToDo(cmd, &a, fmt.Sprintf("group %s: all %s can be read: there is nothing to repair", s.group, count(len(s.all), "record")))
 			}
 			return a.carryOut(cmd, store, s.group, d)
 		},
@@ -66,14 +66,12 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 	return cmd
 }
 
-func nothingToDo(cmd *cobra.Command, a *assent, d *draft, text string) error {
+func nothingToDo(cmd *cobra.Command, a *assent, text string) error {
 	if a.output == "json" {
-		return printDraft(cmd.OutOrStdout(), d, true)
+		return printDraft(cmd.OutOrStdout(), &draft{}, true)
 	}
-	for _, n := range append([]string{text}, d.notes...) {
-		fmt.Fprintln(cmd.OutOrStdout(), plain(n))
-	}
-	return nil
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), plain(text))
+	return err
 }
 
 // repair is what is to be done about all that cannot be read. Lease is the longest
