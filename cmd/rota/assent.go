@@ -54,7 +54,7 @@ var errChanged = errors.New("it has changed since it was shown: nothing was done
 // carryOut shows a draft, asks, does it and writes it into the log of orders.
 func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d *draft) error {
 	w := cmd.OutOrStdout()
-	if a.output == "text" {
+	if a.output == "table" {
 		showDraft(w, d)
 	}
 	if len(d.steps) == 0 { // the notes say what is left to others
@@ -66,7 +66,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 		return silentExit(exitUndone)
 	}
 	yes := a.yes
-	if !yes && a.output == "text" && columns(cmd.InOrStdin()) > 0 {
+	if !yes && a.output == "table" && columns(cmd.InOrStdin()) > 0 {
 		var err error
 		if yes, err = ask(cmd.InOrStdin(), w); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 		return silentExit(exitUndone)
 	}
 	if err := d.carryOut(cmd.Context(), func(text string) {
-		if a.output == "text" {
+		if a.output == "table" {
 			fmt.Fprintln(w, text)
 		}
 	}); err != nil {

@@ -62,8 +62,9 @@ Exit codes: 0 all well, 8 something is wrong.`,
 }
 
 func outputFlag(cmd *cobra.Command, output *string) {
-	*output = "text"
-	cmd.Flags().VarP(choice{output, []string{"text", "json"}}, "output", "o", "how to print it")
+	*output = "table" // as of all commands, which one file of settings may serve
+	cmd.Flags().VarP(choice{output, []string{"table", "json"}}, "output", "o", "how to print it")
+	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // A trouble is one thing that is wrong with a record.
@@ -247,6 +248,10 @@ func (s *survey) listTroubles(tell teller) {
 
 func (s *survey) memberTroubles(m *record.Member, now time.Time, tell teller) {
 	x := s.record(m.Session)
+	if s.plan != nil && m.State == record.Left && m.Bug != 0 && m.Bug == s.plan.Decided {
+		tell(x, x.key, fmt.Sprintf("%s led, and ended on a bug of rota over the plan that stands here", m.Name),
+			"plan nothing until an order is given or a member comes or goes, so that they do not end on it one by one", "report the bug; any order makes them try again, "+helpReset+" begins anew")
+	}
 	if m.State.Ended() {
 		return
 	}

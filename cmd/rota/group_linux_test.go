@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -162,4 +163,30 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	until(t, "all four at c1", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 4}) })
 	t.Logf("free after %v", time.Since(began))
 	in(t, y.must("declare-dead", "long", "--yes"), "has ended already: its record says DEAD")
+}
+
+// TestAKeyThatRotaCannotNameIsLeftToOthers: NATS takes more letters than rota.
+func TestAKeyThatRotaCannotNameIsLeftToOthers(t *testing.T) {
+	y := newYard(t)
+	y.member("c1", "--source", "none:?partitions=1", "--own", "exec:sleep 1000")
+	y.says("nothing is wrong", "group", "check")
+	nc, err := dialNATS(t.Context(), "embed:"+y.data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Request("$KV.rota.g.x=y", []byte("junk"), patience); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"check", "repair"} {
+		if code, stdout, stderr := y.rota("group", verb); code != exitUndone || stderr != "" || !strings.Contains(stdout, "g/x=y") || !strings.Contains(stdout, "the store's own tools") {
+			t.Errorf("%s: exit %d, %q\n%s", verb, code, stderr, stdout)
+		}
+	}
+	h := nats.NewMsg("$KV.rota.g.x=y") // as nats kv del does
+	h.Header.Set("KV-Operation", "DEL")
+	if _, err := nc.RequestMsg(h, patience); err != nil {
+		t.Fatal(err)
+	}
+	y.says("nothing is wrong", "group", "check")
 }

@@ -545,6 +545,7 @@ func TestCheckTellsWhatIsWrongWithRecordsThatCanBeRead(t *testing.T) {
 		{"c2 (LIVE) has been silent for 7 s, longer than its lease of 5s", plan(well), 2, 2, []*record.Member{live(2, "c2", 5*time.Second, 7*time.Second)}},
 		{"c2 (LIVE) has been silent for 16 s, 3 heartbeats", plan(well), 2, 2, []*record.Member{live(2, "c2", 20*time.Second, 16*time.Second)}},
 		{"c2 has a lease of 24h0m0s, more than four times that of c1, which leads, 5s", plan(well), 2, 2, []*record.Member{live(2, "c2", 24*time.Hour, 0)}},
+		{"c2 led, and ended on a bug of rota over the plan", plan(func(p *record.Plan) { p.Decided = 3 }), 2, 2, []*record.Member{{Session: 2, Name: "c2", Lease: 5 * time.Second, Beat: time.Second, State: record.Left, Bug: 3}}},
 		{"c2 has applied a plan of incarnation 6, and the one that stands here is of 5", plan(well), 2, 2, []*record.Member{{Session: 2, Name: "c2", Lease: 5 * time.Second, Beat: time.Second, Sent: now.UnixMilli(), AckInc: 6}}},
 	} {
 		store := rotatest.NewMemStore()
@@ -568,7 +569,7 @@ func TestCheckTellsWhatIsWrongWithRecordsThatCanBeRead(t *testing.T) {
 		}
 		var out strings.Builder
 		found := s.troubles(now)
-		if err := printTroubles(&out, "text", s, found); err != nil {
+		if err := printTroubles(&out, "table", s, found); err != nil {
 			t.Fatal(err)
 		}
 		switch {
@@ -595,7 +596,7 @@ func TestWhatOthersWroteIsShownPlainly(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := printTroubles(&out, "text", s, s.troubles(time.Now())); err != nil {
+	if err := printTroubles(&out, "table", s, s.troubles(time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	showDraft(&out, s.repair(store, 0))

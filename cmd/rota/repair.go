@@ -306,7 +306,7 @@ func (s *survey) beginAnew(d *draft, store rota.Store) {
 	if x == nil { // whoever finds no roster, or joins, makes one with a hold
 		return
 	}
-	is, inc := "it cannot be read", "a new incarnation"
+	is := ""
 	if x.bad != nil {
 		is = stands(x)
 	} else {
@@ -314,16 +314,21 @@ func (s *survey) beginAnew(d *draft, store rota.Store) {
 		is = fmt.Sprintf("incarnation %d, plan %d, led by %s; %d of %d partitions have an owner",
 			s.plan.Incarnation, s.plan.ID, s.nameOf(s.plan.Leader), owned, len(s.plan.Rows))
 	}
-	hold := "one lease"
-	if l := s.longestLease(); l > 0 {
-		hold = roughly(deadAfter(l))
+	hold, lease := "one lease", time.Duration(0)
+	for _, m := range s.members {
+		if m.State != record.Dead || !m.Proof { // nobody waits for those
+			lease = max(lease, m.Lease)
+		}
+	}
+	if lease > 0 {
+		hold = roughly(deadAfter(lease))
 	}
 	follows := fmt.Sprintf("every session ends once: rota run exits with %d, or comes back by itself with --rejoin. Whoever leads then waits %s, for every lease that there was, and grants everything anew: until then nothing runs",
 		exitStoreLost, hold)
 	if _, back, err := s.nextPlan(s.plan, ""); err == nil && back {
 		follows += ". The incarnations are used up and begin again with the wall clock: end all members first, and let sinks that check tokens forget theirs, or they refuse the new ones"
 	}
-	d.add(x, is, "give it "+inc+" and a hold", follows, func(ctx context.Context) error { return s.putNextPlan(ctx, store, x) })
+	d.add(x, is, "give it a new incarnation and a hold", follows, func(ctx context.Context) error { return s.putNextPlan(ctx, store, x) })
 }
 
 // putNextPlan writes over the plan that stands there now: a leader may have gone on

@@ -108,7 +108,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
 		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
 		{"group repair --longest-lease 0s", 64, `--longest-lease "0s": it cannot be zero; see rota group repair --help`},
-		{"group check -o yaml", 64, `--output "yaml": want text or json; see rota group check --help`},
+		{"group check -o yaml", 64, `--output "yaml": want table or json; see rota group check --help`},
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
@@ -188,6 +188,7 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 		{[]string{"par"}, "partitions"},
 		{[]string{"partitions", ""}, "remove"},
 		{[]string{"group", ""}, "repair"},
+		{[]string{"group", "check", "-o", "j"}, "json"},
 		{[]string{"group", "repair", "--lo"}, "--longest-lease"},
 		{[]string{"declare-dead", ""}, ":4"}, // no group here: no names, and no files either
 		{[]string{"run", "--he"}, "--heartbeat"},
