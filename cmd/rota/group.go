@@ -102,12 +102,13 @@ func printTroubles(w io.Writer, output string, s *survey, found []trouble) error
 	return nil
 }
 
-// From these numbers on a counter is told as near its end. Records with more than
-// 2^62 cannot be read, and no group counts that far by itself.
+// From these numbers on a counter is told as near its end: not far beyond them it
+// cannot be read. No group counts that far by itself.
 const (
 	wornCounter     = 1 << 61
 	wornToken       = 1<<32 - 1<<20
-	wornIncarnation = 1 << 31
+	wornIncarnation = 1<<32 - 1<<21
+	wornRoster      = wornIncarnation << 32 // a roster's version begins with the incarnation
 )
 
 const (
@@ -167,16 +168,17 @@ func (s *survey) planTroubles(tell teller) {
 		return
 	}
 	for _, c := range []struct {
-		field string
-		value uint64
-	}{{"gen", p.Gen}, {"term", p.Term}, {"id", p.ID}, {"roster", p.Roster}, {"orders", p.Orders}} {
-		if c.value > wornCounter {
+		field       string
+		value, last uint64
+	}{{"gen", p.Gen, wornCounter}, {"term", p.Term, wornCounter}, {"id", p.ID, wornCounter}, {"roster", p.Roster, wornRoster}, {"orders", p.Orders, wornCounter}} {
+		if c.value > c.last {
 			tell(x, key, fmt.Sprintf("%s is %d: that cannot be counted on from for long", c.field, c.value),
 				"count on until the plan cannot be written any more", helpReset)
 		}
 	}
 	if p.Incarnation > wornIncarnation {
-		tell(x, key, fmt.Sprintf("incarnation is %d, of at most %d; the clock says %d", p.Incarnation, uint32(1<<32-1), wallIncarnation()), "count on", helpReset+" when there are no more")
+		tell(x, key, fmt.Sprintf("incarnation is %d: that cannot be counted on from for long; by the wall clock it would be %d", p.Incarnation, wallIncarnation()),
+			"count on until the plan cannot be written any more", helpReset)
 	}
 	if worn := s.rows(func(r *record.Row) bool { return r.Token.Counter() > wornToken }); len(worn) > 0 {
 		tell(x, key, "tokens are nearly used up of "+some(worn), "begin a new incarnation when they are: every session ends once, and nothing runs for a lease",
@@ -215,7 +217,7 @@ func (s *survey) strangers(x *standing, key string, tell teller) {
 // listTroubles is what is wrong with roster and orders.
 func (s *survey) listTroubles(tell teller) {
 	roster, orders := s.find(rosterKind), s.find(ordersKind)
-	if s.roster != nil && s.roster.Ver > wornCounter {
+	if s.roster != nil && s.roster.Ver > wornRoster {
 		tell(roster, s.group+"/roster", fmt.Sprintf("ver is %d: that cannot be counted on from for long", s.roster.Ver),
 			"count on until no roster can be written any more, and then keep the partitions they have", helpReset)
 	}
@@ -227,7 +229,7 @@ func (s *survey) listTroubles(tell teller) {
 		return
 	}
 	older := func(x *standing, readable bool, ver, obeys uint64) bool {
-		return ver < obeys && (x == nil || readable) && obeys <= wornCounter
+		return ver < obeys && (x == nil || readable)
 	}
 	var rosterVer, ordersVer uint64
 	if s.roster != nil {
@@ -238,7 +240,7 @@ func (s *survey) listTroubles(tell teller) {
 	}
 	if older(roster, s.roster != nil, rosterVer, s.plan.Roster) {
 		tell(roster, s.group+"/roster", fmt.Sprintf("it has version %d, and the plan obeys %d", rosterVer, s.plan.Roster),
-			"take this for a store that lost writes: every session ends once, and the next leader makes a new roster from the source", helpNone)
+			"take this for a store that lost writes: every session ends once, and the next leader makes a new roster from the source", helpNone+", unless the plan's counter is near its end")
 	}
 	if older(orders, s.orders != nil, ordersVer, s.plan.Orders) {
 		tell(orders, s.group+"/orders", fmt.Sprintf("it has version %d, and the plan obeys %d", ordersVer, s.plan.Orders),

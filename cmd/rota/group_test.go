@@ -228,8 +228,7 @@ func TestWhateverStandsInTheStoreCanBeMended(t *testing.T) {
 				t.Fatal(err)
 			}
 			worn := *p
-			worn.Roster, worn.Orders = math.MaxUint64, math.MaxUint64
-			worn.Gen++
+			worn.Gen, worn.Term, worn.ID, worn.Decided, worn.Orders, worn.Roster = 1<<62, 1<<62, 1<<62, 1<<62, 1<<62, (1<<32-1<<20)<<32 // the last that can be read
 			return encoded(t, &worn)
 		}},
 		{"roster", func(b []byte) []byte {
@@ -239,6 +238,14 @@ func TestWhateverStandsInTheStoreCanBeMended(t *testing.T) {
 			}
 			return encoded(t, &record.Roster{Ver: math.MaxUint64, Entries: r.Entries})
 		}},
+		{"roster", func(b []byte) []byte {
+			r, err := record.DecodeRoster(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return encoded(t, &record.Roster{Ver: (1<<32 - 1<<20) << 32, Entries: r.Entries})
+		}},
+		{"orders", func([]byte) []byte { return encoded(t, &record.Orders{Ver: 1 << 62}) }},
 		{"orders", func([]byte) []byte { return encoded(t, &record.Orders{Ver: math.MaxUint64}) }},
 	} {
 		c.spoiltAndMended(x.key, x.to)
@@ -466,7 +473,7 @@ func TestResetCountsOnWhateverWasCounted(t *testing.T) {
 	}{
 		{"usual", record.Plan{Incarnation: 7, Gen: 9, Term: 3, ID: 4, Roster: 5, Rows: []record.Row{{State: record.Owned, Owner: 1, Token: record.MakeToken(7, 2), Rev: 8}}}, nil, wall, false},
 		{"ahead of the clock", record.Plan{Incarnation: wall + 9, Gen: 9, Term: 3}, nil, wall + 10, false},
-		{"worn", record.Plan{Incarnation: wall + 9, Gen: 1 << 62, Decided: 1 << 62, Term: 1 << 62, ID: 1 << 62, Roster: 1 << 62, Orders: 1 << 62,
+		{"worn", record.Plan{Incarnation: wall + 9, Gen: 1 << 62, Decided: 1 << 62, Term: 1 << 62, ID: 1 << 62, Roster: wornRoster + 1, Orders: 1 << 62,
 			Rows: []record.Row{{State: record.Owned, Owner: 1, Token: record.MakeToken(7, math.MaxUint32), Rev: 1 << 62}}}, nil, wall + 10, false},
 		{"last incarnation", record.Plan{Incarnation: math.MaxUint32, Gen: 9, Term: 3, Rows: []record.Row{{Token: far}}}, nil, wall, true},
 	} {
@@ -536,7 +543,9 @@ func TestCheckTellsWhatIsWrongWithRecordsThatCanBeRead(t *testing.T) {
 		{"", plan(well), 2, 2, nil},
 		{"there is no plan", nil, 2, 2, nil},
 		{"gen is 2305843009213693953: that cannot be counted on", plan(func(p *record.Plan) { p.Gen = 1<<61 + 1 }), 2, 2, nil},
-		{"ver is 2305843009213693953: that cannot be counted on", plan(well), 1<<61 + 1, 2, nil},
+		{"ver is 18437736874454810625: that cannot be counted on", plan(well), wornRoster + 1, 2, nil},
+		{"ver is 2305843009213693953: that cannot be counted on", plan(well), 2, 1<<61 + 1, nil},
+		{"incarnation is 4292870145: that cannot be counted on", plan(func(p *record.Plan) { p.Incarnation = wornIncarnation + 1 }), 2, 2, nil},
 		{"tokens are nearly used up of p0", plan(func(p *record.Plan) { p.Rows[0].Token = record.MakeToken(5, math.MaxUint32) }), 2, 2, nil},
 		{"it names owners without a record: 0000000000000009", plan(func(p *record.Plan) { p.Rows[0].Owner = 9 }), 2, 2, nil},
 		{"it names members without a record: 0000000000000009", plan(func(p *record.Plan) { p.Members = []record.Session{1, 9} }), 2, 2, nil},
@@ -644,7 +653,7 @@ func TestWhoBeatsIsNotDeclaredDead(t *testing.T) {
 	}
 	d := s.declareDead(store, s.member(1), x)
 	c1.Seq++
-	rev = put(c1, rev)
+	put(c1, rev)
 	if err := watchBeat(ctx, store, s.member(1), x); err == nil || !strings.Contains(err.Error(), "c1 lives: ") {
 		t.Errorf("one that beats: %v", err)
 	}

@@ -276,7 +276,7 @@ func (s *survey) reset(store rota.Store) (*draft, error) {
 	}
 	// Before the plan: who knows the old numbers takes the new ones for a loss,
 	// and ends; who comes after the plan has never seen the old ones.
-	if r := s.roster; r != nil && r.Ver > wornCounter {
+	if r := s.roster; r != nil && r.Ver > wornRoster {
 		next := &record.Roster{Ver: 1, Entries: r.Entries}
 		s.renew(d, store, s.find(rosterKind), r.Ver, next)
 	}
@@ -316,7 +316,7 @@ func (s *survey) beginAnew(d *draft, store rota.Store) {
 	}
 	hold, lease := "one lease", time.Duration(0)
 	for _, m := range s.members {
-		if m.State != record.Dead || !m.Proof { // nobody waits for those
+		if !m.Proof { // nobody waits for those that are proven dead
 			lease = max(lease, m.Lease)
 		}
 	}
@@ -395,7 +395,7 @@ func (s *survey) nextPlan(was *record.Plan, server string) (b []byte, back bool,
 
 // worn tells whether the plan's counters are near their end.
 func worn(p *record.Plan) bool {
-	return max(p.Gen, p.Term, p.ID, p.Roster, p.Orders) > wornCounter ||
+	return max(p.Gen, p.Term, p.ID, p.Orders) > wornCounter || p.Roster > wornRoster ||
 		slices.ContainsFunc(p.Rows, func(r record.Row) bool { return r.Token.Counter() > wornToken })
 }
 
@@ -405,10 +405,13 @@ func worn(p *record.Plan) bool {
 func anew(p *record.Plan, inc uint32, server string) *record.Plan {
 	next := *p.Full()
 	next.Rows = slices.Clone(next.Rows)
-	for _, c := range []*uint64{&next.Gen, &next.Term, &next.ID, &next.Roster, &next.Orders} {
+	for _, c := range []*uint64{&next.Gen, &next.Term, &next.ID, &next.Orders} {
 		if *c > wornCounter {
 			*c = 0
 		}
+	}
+	if next.Roster > wornRoster {
+		next.Roster = 0
 	}
 	next.Gen++
 	next.Term = max(next.Term, 1)
