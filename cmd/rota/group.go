@@ -105,10 +105,9 @@ func printTroubles(w io.Writer, output string, s *survey, found []trouble) error
 // From these numbers on a counter is told as near its end: not far beyond them it
 // cannot be read. No group counts that far by itself.
 const (
-	wornCounter     = 1 << 61
-	wornToken       = 1<<32 - 1<<20
-	wornIncarnation = 1<<32 - 1<<21
-	wornRoster      = wornIncarnation << 32 // a roster's version begins with the incarnation
+	wornCounter = 1 << 61
+	wornToken   = 1<<32 - 1<<20
+	wornRoster  = (1<<32 - 1<<21) << 32 // a roster's version begins with the incarnation
 )
 
 const (
@@ -176,9 +175,9 @@ func (s *survey) planTroubles(tell teller) {
 				"count on until the plan cannot be written any more", helpReset)
 		}
 	}
-	if p.Incarnation > wornIncarnation {
-		tell(x, key, fmt.Sprintf("incarnation is %d: that cannot be counted on from for long; by the wall clock it would be %d", p.Incarnation, wallIncarnation()),
-			"count on until the plan cannot be written any more", helpReset)
+	if _, back, _ := s.nextPlan(p, ""); back {
+		tell(x, key, fmt.Sprintf("incarnation is %d, the last; by the wall clock it would be %d", p.Incarnation, wallIncarnation()),
+			"go on, until they notice a loss: then none can begin a new one", helpReset)
 	}
 	if worn := s.rows(func(r *record.Row) bool { return r.Token.Counter() > wornToken }); len(worn) > 0 {
 		tell(x, key, "tokens are nearly used up of "+some(worn), "begin a new incarnation when they are: every session ends once, and nothing runs for a lease",
