@@ -36,7 +36,8 @@ type step struct {
 	Does    string `json:"does"`    // what will be done
 	Follows string `json:"follows"` // what comes of it
 
-	do func(ctx context.Context) error
+	do    func(ctx context.Context) error
+	alone bool // no other step rests on it
 }
 
 // A draft is what a command is about to do.
@@ -46,6 +47,7 @@ type draft struct {
 	wait  time.Duration // before the first step
 	from  time.Time     // the wait counts from then
 	steps []step
+	done  int // steps that were done
 }
 
 // errChanged: what was shown is not what stands there any more.
@@ -81,20 +83,21 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 		fmt.Fprintln(cmd.ErrOrStderr(), "rota: nothing was done; --yes does it")
 		return silentExit(exitUndone)
 	}
-	if err := d.carryOut(cmd.Context(), func(text string) {
+	failed := d.carryOut(cmd.Context(), func(text string) {
 		if a.output == "table" {
 			fmt.Fprintln(w, text)
 		}
-	}); err != nil {
-		return err
+	})
+	if d.done == 0 {
+		return failed
 	}
 	if err := note(cmd.Context(), store, group, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: d.what, Why: a.why}); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: it is done, but the log of orders does not tell it: %s\n", plainLines(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: something was done, but the log of orders does not tell it: %s\n", plainLines(err.Error()))
 	}
-	if a.output == "json" {
+	if a.output == "json" && failed == nil {
 		return printDraft(w, d, true)
 	}
-	return nil
+	return failed
 }
 
 func showDraft(w io.Writer, d *draft) {
@@ -141,16 +144,28 @@ func (d *draft) carryOut(ctx context.Context, say func(string)) error {
 		case <-time.After(left):
 		}
 	}
+	var undone []string
 	for i := range d.steps {
 		s := &d.steps[i]
-		if err := s.carryOut(ctx); err != nil {
-			rest := ""
-			if n := len(d.steps) - i - 1; n > 0 {
-				rest = fmt.Sprintf("; nor was anything done about the other %d", n)
-			}
-			return fmt.Errorf("%s: %w%s", s.Key, err, rest)
+		err := s.carryOut(ctx)
+		switch {
+		case err == nil:
+			d.done++
+			say("done: " + plain(s.Key))
+			continue
+		case s.alone && ctx.Err() == nil: // somebody who writes one of them all the time keeps nobody from the others
+			say(fmt.Sprintf("not done: %s: %s", plain(s.Key), plain(err.Error())))
+			undone = append(undone, s.Key)
+			continue
 		}
-		say("done: " + plain(s.Key))
+		rest := ""
+		if n := len(d.steps) - i - 1; n > 0 {
+			rest = fmt.Sprintf("; nor was anything done about the other %d", n)
+		}
+		return fmt.Errorf("%s: %w%s", s.Key, err, rest)
+	}
+	if len(undone) > 0 {
+		return fmt.Errorf("%s: %w", some(undone), errChanged)
 	}
 	return nil
 }
@@ -165,9 +180,10 @@ func (s *step) carryOut(ctx context.Context) error {
 	return err
 }
 
-// note writes into the log of orders what an operator did that is no order.
+// note writes into the log of orders what an operator did that is no order. It was
+// done, so the log shall tell it also when somebody ends the command now.
 func note(ctx context.Context, store rota.Store, group string, log record.Order) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
 	return changeOrders(ctx, store, group, func(*record.Orders) (bool, error) { return true, nil }, log)
 }

@@ -142,6 +142,9 @@ func (s *survey) declareDead(store rota.Store, m *record.Member, x *standing) *d
 	}
 	is += fmt.Sprintf("; %s; it did not beat while this command looked", heard(m, time.Now()))
 	follows := "it owns nothing"
+	if s.plan == nil {
+		follows = "what it owns nobody can tell without the plan, which rota group repair mends"
+	}
 	if owned := s.ownedBy(m.Session); len(owned) > 0 {
 		follows = fmt.Sprintf("%s get other owners at once: %s. Otherwise they would when its lease of %v is over: %s after its last heartbeat",
 			count(len(owned), "partition"), some(owned), m.Lease, roughly(deadAfter(m.Lease)))

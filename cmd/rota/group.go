@@ -84,14 +84,15 @@ func printTroubles(w io.Writer, output string, s *survey, found []trouble) error
 		return enc.Encode(struct {
 			Group    string    `json:"group"`
 			Records  int       `json:"records"`
+			Live     int       `json:"live"` // members
 			Troubles []trouble `json:"troubles"`
-		}{s.group, len(s.all), append([]trouble{}, found...)})
+		}{s.group, len(s.all), s.live(), append([]trouble{}, found...)})
 	}
-	if len(found) == 0 {
-		_, err := fmt.Fprintf(w, "group %s: %s, nothing is wrong\n", s.group, count(len(s.all), "record"))
-		return err
+	wrong := "nothing is"
+	if len(found) > 0 {
+		wrong = count(len(found), "thing")
 	}
-	fmt.Fprintf(w, "group %s: %s, %s wrong\n", s.group, count(len(s.all), "record"), count(len(found), "thing"))
+	fmt.Fprintf(w, "group %s: %s, %s live, %s wrong\n", s.group, count(len(s.all), "record"), count(s.live(), "member"), wrong)
 	for _, f := range plainly(found) {
 		where := "not there"
 		if f.Rev != 0 {

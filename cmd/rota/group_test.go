@@ -427,6 +427,24 @@ func TestRepairRefusesWhatHasChanged(t *testing.T) {
 			t.Errorf("%s holds %q", key, e.Value)
 		}
 	}
+	// A key that nobody needs holds up no other; one that others rest on does.
+	s, err := surveyOf(ctx, store, "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.repair(store, time.Millisecond)
+	for _, key := range []string{"g/history", "g/orders"} {
+		e, _ := store.Get(ctx, key)
+		put(key, "junk again", e.Rev)
+	}
+	var said []string
+	err = d.carryOut(ctx, func(text string) { said = append(said, text) })
+	if err == nil || !strings.Contains(err.Error(), "g/orders: it has changed since it was shown") || !strings.Contains(err.Error(), "the other 2") {
+		t.Errorf("%v", err)
+	}
+	if got := strings.Join(said, "\n"); !strings.Contains(got, "not done: g/history") || !strings.Contains(got, "done: g/loads") || strings.Contains(got, "g/plan") || strings.Contains(got, "g/roster") {
+		t.Errorf("it said\n%s", got)
+	}
 }
 
 // TestNoSessionIsForgottenThatThePlanNamesByNow: a leader that knows an older version

@@ -236,7 +236,7 @@ func printNotes(w io.Writer, st *rota.Status) {
 		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
 	}
 	for _, c := range st.Conditions {
-		fmt.Fprintf(w, "condition: %s\n", c)
+		fmt.Fprintf(w, "condition: %s (rota group check)\n", c)
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// mostLease is the longest that a member can have.
+const mostLease = 24 * time.Hour
+
 func groupRepairCmd() *cobra.Command {
 	var t target
 	var a assent
@@ -48,6 +51,9 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
   rota group repair --yes --longest-lease 5s --why 'junk in the bucket'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if lease > mostLease {
+				return usagef("--longest-lease %v: no lease is longer than %v", lease, mostLease)
+			}
 			s, store, err := t.survey(cmd.Context())
 			if err != nil {
 				return err
@@ -80,7 +86,7 @@ func (s *survey) repair(store rota.Store, lease time.Duration) *draft {
 	d := &draft{what: "group repair", from: s.at}
 	assumed := lease
 	if assumed == 0 {
-		assumed = min(cmp.Or(4*s.longestLease(), 24*time.Hour), 24*time.Hour)
+		assumed = min(cmp.Or(4*s.longestLease(), mostLease), mostLease)
 	}
 	unread := func(kind recordKind) *standing {
 		if x := s.find(kind); x != nil && x.bad != nil {
@@ -96,10 +102,10 @@ func (s *survey) repair(store rota.Store, lease time.Duration) *draft {
 			d.notes = append(d.notes, fmt.Sprintf("%s is no key of rota's, and rota cannot name it: remove it with the store's own tools.", x.key))
 		case x.kind == unknownKind:
 			d.add(x, "no record of this version of rota has this key", "take it away", "nothing: members leave it out. But if a newer rota wrote it, that one misses it",
-				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) })
+				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) }).alone = true
 		case x.kind == historyKind && x.bad != nil:
 			d.add(x, stands(x), "take it away", "rota status and rota explain tell less of the past; the next plan begins a new one",
-				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) })
+				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) }).alone = true
 		case x.kind == memberKind && x.bad != nil:
 			s.repairMember(d, store, x, afresh, assumed)
 		}
@@ -124,8 +130,9 @@ func (s *survey) repair(store rota.Store, lease time.Duration) *draft {
 	return d
 }
 
-func (d *draft) add(x *standing, stands, does, follows string, do func(context.Context) error) {
-	d.steps = append(d.steps, step{x.key, uint64(x.rev), fmt.Sprintf("%s (%s)", stands, count(x.size, "byte")), does, follows, do})
+func (d *draft) add(x *standing, stands, does, follows string, do func(context.Context) error) *step {
+	d.steps = append(d.steps, step{Key: x.key, Rev: uint64(x.rev), Stands: fmt.Sprintf("%s (%s)", stands, count(x.size, "byte")), Does: does, Follows: follows, do: do})
+	return &d.steps[len(d.steps)-1]
 }
 
 func stands(x *standing) string { return "it cannot be read: " + x.bad.Error() }
@@ -143,7 +150,7 @@ func (s *survey) repairMember(d *draft, store rota.Store, x *standing, afresh bo
 				return err
 			}
 			return store.Delete(ctx, x.key, x.rev)
-		})
+		}).alone = true
 		return
 	}
 	d.wait = max(d.wait, deadAfter(lease))

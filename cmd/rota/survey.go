@@ -194,6 +194,16 @@ func planNames(p *record.Plan, session record.Session) bool {
 		slices.ContainsFunc(p.Rows, func(r record.Row) bool { return r.Owner == session })
 }
 
+// live counts the members whose records say that they live.
+func (s *survey) live() (n int) {
+	for _, m := range s.members {
+		if m.State == record.Live {
+			n++
+		}
+	}
+	return n
+}
+
 // longestLease is the longest of the leases that can be read.
 func (s *survey) longestLease() (longest time.Duration) {
 	for _, m := range s.members {

@@ -108,6 +108,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
 		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
 		{"group repair --longest-lease 0s", 64, `--longest-lease "0s": it cannot be zero; see rota group repair --help`},
+		{"group repair --longest-lease 25h", 64, "--longest-lease 25h0m0s: no lease is longer than 24h0m0s"},
 		{"group check -o yaml", 64, `--output "yaml": want table or json; see rota group check --help`},
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
