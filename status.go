@@ -142,9 +142,12 @@ func (s *session) status() Status {
 	return st
 }
 
+// ErrUnreadable: a record without which there is nothing to tell cannot be read.
+var ErrUnreadable = errors.New("rota: the record cannot be read")
+
 // Inspect reads a group's state from the store, without joining it. A record that
 // cannot be read is left out and told in Conditions; without the plan there is
-// nothing to tell.
+// nothing to tell: ErrUnreadable.
 func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	st := Status{Group: group, Class: classOf(store)}
 	var plan *record.Plan
@@ -163,7 +166,7 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 				continue
 			}
 			if err != nil && x.Cell == core.PlanCell {
-				return st, fmt.Errorf("inspect %s: the plan cannot be read: %w", group, err)
+				return st, fmt.Errorf("inspect %s: the plan: %w: %w", group, ErrUnreadable, err)
 			}
 			if err != nil { // members go on without it, and so does whoever looks
 				st.Conditions = append(st.Conditions, fmt.Sprintf("record %q cannot be read and is left out: %v", e.Key, err))

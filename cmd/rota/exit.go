@@ -16,6 +16,7 @@ const (
 	exitOrphaned    = 5
 	exitStoreLost   = 6
 	exitUnwritable  = 7
+	exitUndone      = 8 // there is something to mend, and it was only shown
 	exitUsage       = 64
 	exitUnreachable = 69
 	exitBug         = 70

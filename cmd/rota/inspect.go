@@ -44,6 +44,8 @@ func (t *target) look(ctx context.Context, store rota.Store) (*rota.Status, erro
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
 		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.group, inStore(t.store))
+	case errors.Is(err, rota.ErrUnreadable):
+		return nil, fmt.Errorf("%w; rota group check says more, rota group repair mends it", err)
 	case err != nil:
 		return nil, unreachable(t.store, err)
 	}
@@ -234,7 +236,7 @@ func printNotes(w io.Writer, st *rota.Status) {
 		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
 	}
 	for _, c := range st.Conditions {
-		fmt.Fprintf(w, "condition: %s\n", c)
+		fmt.Fprintf(w, "condition: %s (rota group check)\n", c)
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {

@@ -29,6 +29,10 @@ const mostOrders = 100
 // give gives a group one order. Who was faster is read again, and the order given
 // to what he left.
 func give(ctx context.Context, store rota.Store, group, verb string, args []string, log record.Order) error {
+	return changeOrders(ctx, store, group, func(o *record.Orders) (bool, error) { return o.Give(verb, args...) }, log)
+}
+
+func changeOrders(ctx context.Context, store rota.Store, group string, change func(*record.Orders) (bool, error), log record.Order) error {
 	key := group + "/orders"
 	for {
 		o := &record.Orders{}
@@ -38,10 +42,10 @@ func give(ctx context.Context, store rota.Store, group, verb string, args []stri
 		}
 		if err == nil {
 			if o, err = record.DecodeOrders(e.Value); err != nil {
-				return fmt.Errorf("the orders in the store cannot be read: %w", err)
+				return unreadable("orders", err)
 			}
 		}
-		switch changed, err := o.Give(verb, args...); {
+		switch changed, err := change(o); {
 		case err != nil:
 			return usageError{err}
 		case !changed:
@@ -64,6 +68,11 @@ func give(ctx context.Context, store rota.Store, group, verb string, args []stri
 	}
 }
 
+// unreadable says what is to be done about a record that the command needs.
+func unreadable(which string, err error) error {
+	return fmt.Errorf("the %s in the store: %w: %w; rota group repair mends it", which, rota.ErrUnreadable, err)
+}
+
 // fits refuses orders with which no roster could be written: the leader would
 // have to leave them undone.
 func fits(ctx context.Context, store rota.Store, group string, o *record.Orders) error {
@@ -76,7 +85,7 @@ func fits(ctx context.Context, store rota.Store, group string, o *record.Orders)
 	}
 	r, err := record.DecodeRoster(e.Value)
 	if err != nil {
-		return fmt.Errorf("the roster in the store cannot be read: %w", err)
+		return unreadable("roster", err)
 	}
 	if err := o.Fit(r); err != nil {
 		return usageError{fmt.Errorf("the group could not write that down: %w", err)}
@@ -133,7 +142,7 @@ func orderCmd(o order) *cobra.Command {
 			switch {
 			case errors.Is(err, errAsItIs):
 				done = "nothing to do: " + err.Error()
-			case isUsage(err):
+			case isUsage(err), errors.Is(err, rota.ErrUnreadable):
 				return err
 			case err != nil:
 				return unreachable(t.store, err)

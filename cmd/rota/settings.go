@@ -22,9 +22,10 @@ func variable(flag string) string {
 	return "ROTA_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// notSettings cannot come from the environment or a file: a command that a
-// member runs has ROTA_PARTITION in its environment, and means something else.
-var notSettings = []string{"help", "config", "partition"}
+// notSettings cannot come from the environment or a file: a command that a member
+// runs has ROTA_PARTITION and ROTA_SESSION in its environment, which mean something
+// else, and what --yes allows is allowed once.
+var notSettings = []string{"help", "config", "partition", "session", "yes"}
 
 // isSetting: hidden flags are what rota's own processes tell each other. One of
 // them names a folder to remove, which is nothing for a file that others may have

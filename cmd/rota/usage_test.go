@@ -36,6 +36,11 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"status", 69, "no rota up or rota serve has run in rota-data"},
 		{"explain demo.0", 69, "no rota up or rota serve has run in rota-data"},
 		{"pause demo.0", 69, "no rota up or rota serve has run in rota-data"},
+		{"group check", 69, "no rota up or rota serve has run in rota-data"},
+		{"group repair --yes", 69, "no rota up or rota serve has run in rota-data"},
+		{"group reset --yes", 69, "no rota up or rota serve has run in rota-data"},
+		{"declare-dead c1 --yes", 69, "no rota up or rota serve has run in rota-data"},
+		{"group check --group g --store mem:", 1, `there is no group called "g" in mem:: nothing stands there`},
 		{"partitions list --dir elsewhere", 69, "no rota up or rota serve has run in elsewhere"},
 		{"produce x", 69, "no rota up or rota serve has run in rota-data"},
 		{"status --group g --store nats://user:hunter2@127.0.0.1:1", 69, "the store nats://***@127.0.0.1:1 cannot be reached: "},
@@ -53,6 +58,8 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--trace", 64, "--trace needs --events FILE"},
 		{"explain", 64, "want rota explain PARTITION; see rota explain --help"},
 		{"pin demo.0", 64, "want rota pin PARTITION MEMBER; see rota pin --help"},
+		{"declare-dead", 64, "want rota declare-dead MEMBER; see rota declare-dead --help"},
+		{"group nonsense", 64, `unknown command "nonsense"; see rota group --help`},
 		{"check", 64, "want rota check FILE...; see rota check --help"},
 		{"partitions set demo.0", 64, "want rota partitions set PARTITION KEY=VALUE...; see rota partitions set --help"},
 		{"up now", 64, `unknown command "now" for "rota up"`},
@@ -100,6 +107,9 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--rebalance slowly", 64, `--rebalance "slowly": want incremental or eager; see rota run --help`},
 		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
 		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
+		{"group repair --longest-lease 0s", 64, `--longest-lease "0s": it cannot be zero; see rota group repair --help`},
+		{"group repair --longest-lease 25h", 64, "--longest-lease 25h0m0s: no lease is longer than 24h0m0s"},
+		{"group check -o yaml", 64, `--output "yaml": want table or json; see rota group check --help`},
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
@@ -178,12 +188,16 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 	}{
 		{[]string{"par"}, "partitions"},
 		{[]string{"partitions", ""}, "remove"},
+		{[]string{"group", ""}, "repair"},
+		{[]string{"group", "check", "-o", "j"}, "json"},
+		{[]string{"group", "repair", "--lo"}, "--longest-lease"},
+		{[]string{"declare-dead", ""}, ":4"}, // no group here: no names, and no files either
 		{[]string{"run", "--he"}, "--heartbeat"},
 		{[]string{"sim", "--faults", "cra"}, "crash"},
 		{[]string{"bench", "fail"}, "failover"},
 		{[]string{"bench", "failover", "--output", "j"}, "json"},
 		{[]string{"bench", "failover", "--report", ""}, ":16"}, // folders
-		{[]string{"explain", ""}, ":4"},                        // no group here: no names, and no files either
+		{[]string{"explain", ""}, ":4"},
 	} {
 		code, stdout, _ := rotaRuns(t.Context(), append([]string{"__complete"}, c.typed...)...)
 		if code != 0 || !strings.Contains(stdout, c.want) {

@@ -95,7 +95,7 @@ func TestGiveRefuses(t *testing.T) {
 func TestWhatIsGivenIsValid(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all, names := slices.Sorted(maps.Keys(verbs)), strings.Fields("a b c d e")
-	var x Orders
+	x := Orders{Ver: 1}
 	for range 5000 {
 		verb := all[r.IntN(len(all))]
 		var args []string

@@ -110,9 +110,9 @@ func TestShortInputsAllocateLittle(t *testing.T) {
 }
 
 func TestEmptyListsAreNil(t *testing.T) {
-	x := &Orders{Add: []string{}, Meta: []Meta{{Partition: "a", Pairs: []Pair{}}}, Log: []Order{}}
+	x := &Orders{Ver: 1, Add: []string{}, Meta: []Meta{{Partition: "a", Pairs: []Pair{}}}, Log: []Order{}}
 	y, err := DecodeOrders(x.Append(nil))
-	if want := (&Orders{Meta: []Meta{{Partition: "a"}}}); err != nil || !reflect.DeepEqual(y, want) {
+	if want := (&Orders{Ver: 1, Meta: []Meta{{Partition: "a"}}}); err != nil || !reflect.DeepEqual(y, want) {
 		t.Errorf("%+v, %v; want %+v", y, err, want)
 	}
 	p := &Plan{Gen: 1, Term: 1, Members: []Session{}, Rows: []Row{}}
