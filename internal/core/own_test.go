@@ -483,3 +483,23 @@ func TestHeartbeatsAreForgotten(t *testing.T) {
 		t.Errorf("its state has grown from %d to %d bytes", was, is)
 	}
 }
+
+// A roster that is found to be lost while the hold ends is asked for again: without
+// a hold the loss concerns everybody.
+func TestRosterLostAsTheHoldEnds(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Hold: true}, nil)
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(6 * time.Second)
+	d.step(core.Event{Kind: core.Gap})
+	d.answer(core.Get, core.RosterCell, 0, core.NotFound)
+	if a := d.answer(core.Put, core.PlanCell, 0, core.OK); a.Plan.Hold {
+		t.Fatal("the hold does not end")
+	}
+	d.after(beat)
+	d.answer(core.Get, core.RosterCell, 0, core.NotFound)
+	if !slices.Contains(d.notes, core.NoteLost) {
+		t.Errorf("it does not notice the loss: %v", d.notes)
+	}
+}
