@@ -106,7 +106,7 @@ func (n *Node) tookPut(ev *Event) {
 	o.flight = NoVerb
 	if ev.Outcome != OK {
 		// Maybe it is there all the same; maybe someone declared us dead.
-		o.reread, o.dirty, o.wait = true, true, n.now
+		o.reread, o.dirty = true, true
 		return
 	}
 	o.rev = ev.Rev
@@ -192,10 +192,11 @@ func (n *Node) readBack(e *Entry) {
 	}
 }
 
-// stale tells whether record m no longer says what is so.
+// stale tells whether record m no longer says what is so. It needs not ask for the
+// incarnation, which is acknowledged with the first plan and never changes.
 func (n *Node) stale(m *record.Member) bool {
 	c := n.compose()
-	return c.State != m.State || c.AckInc != m.AckInc || c.AckGen != m.AckGen ||
+	return c.State != m.State || c.AckGen != m.AckGen ||
 		!slices.Equal(c.Draining, m.Draining) || !slices.Equal(c.Starting, m.Starting) ||
 		!slices.Equal(c.GaveUp, m.GaveUp)
 }
