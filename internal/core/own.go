@@ -48,8 +48,8 @@ func (n *Node) beat() {
 		return
 	}
 	over := o.state == record.Left
-	if n.cause != NotEnded && !over {
-		return // nothing more to say until all has stopped
+	if n.cause != NotEnded && (!over || n.bump) {
+		return // nothing more to say until all has stopped, and a loss is written down
 	}
 	if !o.dirty && !o.reread && (over || !n.reached(o.due)) || !n.reached(o.wait) {
 		return

@@ -551,3 +551,19 @@ func TestLeaverNoticesALoss(t *testing.T) {
 	l.reply(core.Get, core.Event{Entries: []core.Entry{isMember(me, put.Member.Seq-2, record.Live)}})
 	l.ask(l.noted(core.NoteLost), "it does not notice the loss")
 }
+
+// Whoever notices a loss with its last word sees to it that others hear of it, and
+// says LEFT after that.
+func TestLastWordAfterALoss(t *testing.T) {
+	l := newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(shows(aPlan(1, 2, record.Owned, 1, 0)))
+	l.calls = slices.DeleteFunc(l.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell })
+	l.takes(core.Event{Kind: core.Leave})
+	l.reply(core.Put, core.Event{Rev: 2})
+	l.takes(core.Event{Kind: core.Closed})
+	put := l.reply(core.Put, core.Event{Outcome: core.Unknown})
+	l.ask(put.Member.State == record.Left, "it does not say LEFT")
+	l.reply(core.Get, core.Event{Entries: []core.Entry{isMember(me, 1, record.Live)}})
+	l.ask(l.noted(core.NoteLost) && l.record() == nil, "it says LEFT before the loss is written down")
+}
