@@ -18,11 +18,13 @@ var printers = map[string]string{
 		exploreFlags.allDefects exploreFlags.print exploreFlags.tell exploreFlags.tellDefect
 		simFlags.hunt simFlags.print simFlags.schedule simFlags.violations sheet.line
 		benchPlanFlags.print planSheet.print chain.play failoverFlags.print failoverFlags.run lineFeeder.publish evidence.write
-		produceCmd runMember serveCmd versionCmd warnOfSecrets init refuse`,
+		produceCmd runMember serveCmd versionCmd warnOfSecrets init refuse ask`,
 	"it makes each text plain": `
-		hand.log live.print memberFlags.abort newSpeaker run sayDone simFlags.story`,
+		hand.log live.print memberFlags.abort newSpeaker run sayDone simFlags.story
+		assent.carryOut showDraft nothingToDo`,
 	"it prints from a copy in which every text is plain": `
-		printStatus printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance`,
+		printStatus printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance
+		printTroubles`,
 	"it prints what explain, judgeLines or one of these tables has made": `
 		checkCmd explainCmd view.show failoverFlags.once`,
 }
