@@ -1,0 +1,327 @@
+package core_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// wrote takes the plan that lies on the desk, and lets it be written.
+func (d *desk) wrote() *record.Plan {
+	d.t.Helper()
+	return d.answer(core.Put, core.PlanCell, 0, core.OK).Plan
+}
+
+// order lets the watch show orders.
+func (d *desk) order(o record.Orders) {
+	d.rev++
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.OrdersCell}, Rev: d.rev, Orders: &o}}})
+}
+
+// in is member s in another state of its life.
+func in(state record.MemberState, s record.Session, name string, seq uint64) *record.Member {
+	m := member(s, name, seq)
+	m.State = state
+	return m
+}
+
+// acks is member s that has applied a plan.
+func acks(s record.Session, name string, seq, gen uint64) *record.Member {
+	m := member(s, name, seq)
+	m.AckInc, m.AckGen = inc, gen
+	return m
+}
+
+func revoking(s, to record.Session) record.Row {
+	r := owned(s)
+	r.State, r.To = record.Revoking, to
+	return r
+}
+
+func eager(cfg *core.Config) { cfg.Mode = record.Eager }
+
+func returnsIn(d time.Duration) func(*core.Config) {
+	return func(cfg *core.Config) { cfg.Return = d }
+}
+
+const settles = 200 * time.Millisecond // more than Settle
+
+// A row that is free beside one that runs has missed the barrier of an eager
+// plan: it is not granted, and everything stops for a plan of its own.
+func TestLateForTheBarrier(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), {To: 2, Rev: 5}}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(2, nil, member(2, "c2", 1))
+	d.after(settles)
+	if rows := d.wrote().Rows; rows[0].State != record.Revoking || rows[1].State != record.Free {
+		t.Errorf("the rows are %v", rows)
+	}
+}
+
+// Who says that it leaves is granted nothing more, also where the plan has meant a
+// row for it. What was let go says so: by whom it is owned, and since when.
+func TestALeaverIsGrantedNothing(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: []record.Row{revoking(2, 3)}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(1, nil, member(2, "c2", 1), member(3, "c3", 1))
+	d.after(settles)
+	d.show(false, acks(2, "c2", 2, 5), in(record.Leaving, 3, "c3", 2))
+	got := d.wrote()
+	if want := (record.Row{To: 3, Token: record.MakeToken(inc, 1), Rev: 6}); got.Gen != 6 || got.Rows[0] != want {
+		t.Errorf("version %d says %v, not %v", got.Gen, got.Rows[0], want)
+	}
+}
+
+// A name has returned when its session had ended, not when it was still leaving.
+// Whom the plan names and nobody has ever seen has not either.
+func TestAReturnFollowsAnEnd(t *testing.T) {
+	for _, state := range []record.MemberState{record.Leaving, record.Left} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 9}}, returnsIn(time.Minute))
+		d.lead(0, nil, in(state, 2, "c2", 5), member(3, "c2", 1))
+		d.after(settles)
+		p := d.wrote()
+		if want := state == record.Left; slices.Contains(d.notes, core.NoteReturned) != want || len(p.Returns) > 0 != want {
+			t.Errorf("state %v: returns %v, told %v", state, p.Returns, d.notes)
+		}
+		if !slices.Equal(p.Members, []record.Session{1, 3}) {
+			t.Errorf("state %v: the plan is over %v", state, p.Members)
+		}
+	}
+}
+
+// When a hold ends every row is granted anew, with a higher token, to whoever has
+// it or was to have it; and a plan without rows is held no longer either.
+func TestWhatAHoldGivesBack(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rows []record.Row
+	}{
+		{"nothing", nil},
+		{"what it has", []record.Row{owned(3)}},
+		{"what it was to have", []record.Row{revoking(2, 3)}},
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2, 3}, Rows: c.rows}, nil)
+		d.lead(len(c.rows), nil, member(2, "c2", 1), member(3, "c3", 1))
+		for seq := range uint64(3) {
+			d.wantNone(core.Put, core.PlanCell, 0)
+			d.show(false, member(2, "c2", 2+seq), member(3, "c3", 2+seq))
+			d.after(beat)
+		}
+		p := d.wrote()
+		if p.Hold || !slices.Contains(d.notes, core.NoteCleared) {
+			t.Errorf("%s: held: %v, told: %v", c.name, p.Hold, d.notes)
+		}
+		for _, r := range p.Rows {
+			if r.State != record.Owned || r.Owner != 3 || r.Token != record.MakeToken(inc, 2) {
+				t.Errorf("%s: the row is %v", c.name, r)
+			}
+		}
+	}
+}
+
+// A hold does not end while a record in sight may be a ghost from a backup, or of
+// somebody who will beat any moment, however long it has lasted.
+func TestAGhostKeepsTheHold(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
+	d.after(time.Second)
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(4500 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(2, "c2", 2))
+	d.after(beat)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A paused partition's row remembers where it comes from, however many plans are
+// made meanwhile.
+func TestAPausedRowRemembersItsHome(t *testing.T) {
+	row := record.Row{To: 2, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{row}}, nil)
+	d.lead(1, &record.Orders{Ver: 1, Pauses: []string{"a"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Pauses: []string{"a"}, Drains: []string{"x"}})
+	d.after(settles)
+	if p := d.wrote(); p.Orders != 2 || p.Rows[0] != row {
+		t.Errorf("the row was %v and is %v", row, p.Rows[0])
+	}
+}
+
+// An owner that the plan does not name as a member becomes one, and keeps what it
+// has.
+func TestAnOwnerOutsideThePlanKeepsItsRow(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 2 || p.Rows[0] != owned(2) {
+		t.Errorf("the plan is over %v with %v", p.Members, p.Rows)
+	}
+}
+
+// The next session of a name gets what the one that ended had; what has nobody goes
+// to the others first. A row that is new says since when it is there.
+func TestAnHeirGetsWhatThereWas(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2), owned(1)}}, nil)
+	d.lead(5, &record.Orders{Ver: 1, Pauses: []string{"e"}}, in(record.Left, 2, "c2", 5), member(3, "c2", 1))
+	d.after(settles)
+	p := d.wrote()
+	for i, want := range []record.Session{3, 3, 1, 1, 0} {
+		if p.Rows[i].Owner != want {
+			t.Errorf("row %d is %v, not %d's", i, p.Rows[i], want)
+		}
+	}
+	if r := p.Rows[4]; r.Reason != record.Paused || r.Rev != p.Gen {
+		t.Errorf("the paused row is %v in version %d", r, p.Gen)
+	}
+}
+
+// One pin that cannot be obeyed is told of, however many can.
+func TestALostPinIsTold(t *testing.T) {
+	for _, lost := range []string{"me", "nobody"} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+		d.lead(2, &record.Orders{Ver: 1, Pins: []record.Pin{{Partition: "a", Member: lost}, {Partition: "b", Member: "me"}}})
+		d.after(settles)
+		d.wrote()
+		if slices.Contains(d.notes, core.NotePin) != (lost == "nobody") {
+			t.Errorf("pinned to %s: told %v", lost, d.notes)
+		}
+	}
+}
+
+// Paused partitions weigh nothing: who would have them has room for others.
+func TestPausedPartitionsWeighNothing(t *testing.T) {
+	paused := record.Row{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
+	rows := []record.Row{paused, paused, owned(1), owned(2)}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, nil)
+	d.lead(4, &record.Orders{Ver: 1, Pauses: []string{"a", "b"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Pauses: []string{"a", "b"}, Drains: []string{"x"}})
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Rows, rows) {
+		t.Errorf("the rows were %v and are %v", rows, p.Rows)
+	}
+}
+
+// A freeze keeps what runs where it is; what is free goes where there is room.
+func TestAFreezeKeepsOnlyWhatRuns(t *testing.T) {
+	rows := []record.Row{{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}, owned(1), owned(1)}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, nil)
+	d.lead(3, &record.Orders{Ver: 1, Freeze: true, Pauses: []string{"a"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Freeze: true})
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 2 || p.Rows[1] != rows[1] || p.Rows[2] != rows[2] {
+		t.Errorf("the rows are %v", p.Rows)
+	}
+}
+
+// Who leaves for good leaves its rows to the plan that follows, and that waits for
+// quiet: no version of the plan is spent on it before.
+func TestALeaversRowsWaitForThePlan(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	d.show(false, in(record.Left, 2, "c2", 2))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 1 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// Who means to return keeps its rows, which are free at once and wait for it; and
+// it is given no others while it is away.
+func TestAPlaceThatIsKept(t *testing.T) {
+	rows := []record.Row{owned(2), owned(1), owned(1), {Reason: record.Paused, Rev: 5}}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, returnsIn(time.Minute))
+	d.lead(4, &record.Orders{Ver: 1, Pauses: []string{"d"}}, member(2, "c2", 1))
+	d.after(settles)
+	m := in(record.Left, 2, "c2", 2)
+	m.Returning = true
+	d.show(false, m)
+	kept := record.Row{To: 2, Reason: record.Returning, Token: record.MakeToken(inc, 1), Rev: 6}
+	if p := d.wrote(); p.Rows[0] != kept {
+		t.Fatalf("the row is %v, not %v", p.Rows[0], kept)
+	}
+	d.order(record.Orders{Ver: 2})
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0] != kept || p.Rows[3].Owner != 1 {
+		t.Errorf("the rows are %v", p.Rows)
+	}
+}
+
+// An eager plan that has not granted anything yet is aimed anew and stays the same
+// plan; one of a leader that is not eager is another.
+func TestAimedAnewIsTheSamePlan(t *testing.T) {
+	for mode, id := range map[record.Mode]uint64{record.Eager: 3, record.Incremental: 4} {
+		p := &record.Plan{Leader: 1, ID: 3, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}
+		d := newDesk(t, 1, p, func(cfg *core.Config) { cfg.Mode = mode })
+		d.lead(1, &record.Orders{Ver: 1, Drains: []string{"c2"}}, member(2, "c2", 1))
+		d.after(settles)
+		if got := d.wrote(); got.ID != id || got.Mode != mode {
+			t.Errorf("mode %v: plan %d of mode %v", mode, got.ID, got.Mode)
+		}
+	}
+}
+
+// A plan is told with its own reasons, not with those of one that was written long
+// before.
+func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3, 4}, Rows: []record.Row{revoking(2, 1), revoking(3, 1)}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(2, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
+	d.after(settles)
+	d.show(false, in(record.Leaving, 4, "c4", 2))
+	d.after(settles)
+	if d.wrote(); d.why != core.WhyLeft {
+		t.Fatalf("the plan is because of: %v", d.why)
+	}
+	d.show(false, acks(2, "c2", 2, 5))
+	if p := d.wrote(); p.Rows[0].State != record.Free {
+		t.Fatalf("the row is %v", p.Rows[0])
+	}
+	d.order(record.Orders{Ver: 1, Drains: []string{"x"}})
+	d.after(settles)
+	if d.wrote(); d.why != core.WhyOrders {
+		t.Errorf("the plan is because of: %v", d.why)
+	}
+}
+
+// Who arrives while a plan is being written, however long that takes, is followed
+// by a quiet time of its own: more may follow.
+func TestArrivalsWhileAPlanIsWritten(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	d.after(1950 * time.Millisecond)
+	d.show(false, member(3, "c3", 1))
+	d.wrote()
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(100 * time.Millisecond)
+	if p := d.wrote(); len(p.Members) != 3 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A partition goes to nobody from whom it is banned, in whatever order so many are
+// named.
+func TestManyBans(t *testing.T) {
+	p := &record.Plan{Leader: 1, Members: []record.Session{1}}
+	o := &record.Orders{Ver: 1, Drains: []string{"me"}}
+	var ms []*record.Member
+	for s := record.Session(2); s <= 21; s++ {
+		p.Members = append(p.Members, s)
+		ms = append(ms, member(s, fmt.Sprintf("c%02d", 50-s), 1))
+	}
+	for s := record.Session(20); s >= 2; s-- {
+		o.Bans = append(o.Bans, record.Pin{Partition: "a", Member: fmt.Sprintf("c%02d", 50-s)})
+	}
+	d := newDesk(t, 1, p, nil)
+	d.lead(1, o, ms...)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 21 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
