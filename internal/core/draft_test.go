@@ -16,6 +16,16 @@ func (d *desk) wrote() *record.Plan {
 	return d.answer(core.Put, core.PlanCell, 0, core.OK).Plan
 }
 
+// why is what the last plan was made for.
+func (d *desk) why() (w core.Why) {
+	for _, a := range d.told {
+		if a.Note == core.NotePlan {
+			w = a.Why
+		}
+	}
+	return w
+}
+
 // order lets the watch show orders.
 func (d *desk) order(o record.Orders) {
 	d.rev++
@@ -273,8 +283,8 @@ func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
 	d.after(settles)
 	d.show(false, in(record.Leaving, 4, "c4", 2))
 	d.after(settles)
-	if d.wrote(); d.why != core.WhyLeft {
-		t.Fatalf("the plan is because of: %v", d.why)
+	if d.wrote(); d.why() != core.WhyLeft {
+		t.Fatalf("the plan is because of: %v", d.why())
 	}
 	d.show(false, acks(2, "c2", 2, 5))
 	if p := d.wrote(); p.Rows[0].State != record.Free {
@@ -282,8 +292,8 @@ func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
 	}
 	d.order(record.Orders{Ver: 1, Drains: []string{"x"}})
 	d.after(settles)
-	if d.wrote(); d.why != core.WhyOrders {
-		t.Errorf("the plan is because of: %v", d.why)
+	if d.wrote(); d.why() != core.WhyOrders {
+		t.Errorf("the plan is because of: %v", d.why())
 	}
 }
 
@@ -305,11 +315,11 @@ func TestArrivalsWhileAPlanIsWritten(t *testing.T) {
 	}
 }
 
-// A partition goes to nobody from whom it is banned, in whatever order so many are
-// named.
+// A partition does not stay with one from whom it is banned, in whatever order so
+// many are named.
 func TestManyBans(t *testing.T) {
-	p := &record.Plan{Leader: 1, Members: []record.Session{1}}
-	o := &record.Orders{Ver: 1, Drains: []string{"me"}}
+	p := &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}
+	o := &record.Orders{Ver: 1, Freeze: true, Drains: []string{"me"}}
 	var ms []*record.Member
 	for s := record.Session(2); s <= 21; s++ {
 		p.Members = append(p.Members, s)
@@ -321,7 +331,582 @@ func TestManyBans(t *testing.T) {
 	d := newDesk(t, 1, p, nil)
 	d.lead(1, o, ms...)
 	d.after(settles)
-	if p := d.wrote(); p.Rows[0].Owner != 21 {
+	if p := d.wrote(); p.Rows[0].State != record.Revoking || p.Rows[0].To != 21 {
 		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// The own record is nobody's ghost: a leader that has written it only once ends a
+// hold like any other.
+func TestTheOwnRecordIsNoGhost(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1}}, nil)
+	d.mute = true
+	d.lead(0, nil)
+	d.after(6 * time.Second)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A record that says LIVE is not deleted, whatever was known of its session before.
+func TestNoLiveRecordIsDeleted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(0, nil, in(record.Left, 2, "c2", 5))
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.after(settles)
+	d.wrote()
+	for seq := range uint64(330) {
+		d.show(false, member(2, "c2", 6+seq))
+		d.after(beat)
+		d.wantNone(core.Delete, core.MemberCell, 2)
+	}
+}
+
+// A leader is no suspect of its own, however long its last heartbeat takes.
+func TestALeaderDoesNotSuspectItself(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(0, nil, member(2, "c2", 1))
+	d.mute = true
+	d.after(3 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 1))
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who is silent too long when the first of several dies is waited for. Who becomes
+// so later is not, or two that flap could stall the plan for ever.
+func TestNobodyIsSuspectedLater(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4}}, nil)
+	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
+	d.after(settles)
+	d.show(false, member(2, "c2", 2), member(3, "c3", 2))
+	d.after(time.Second)
+	d.show(false, member(4, "c4", 2))
+	d.after(2 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.wantNone(core.Put, core.PlanCell, 0) // 3 is silent for 3 s, 4 for 2 s
+	d.after(time.Second)
+	d.show(false, in(record.Dead, 3, "c3", 2))
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A suspect with a long lease is not waited for until that is over: one heartbeat
+// tells.
+func TestASuspectIsWaitedForOneHeartbeat(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+	slow := member(3, "c3", 1)
+	slow.Lease = 15 * time.Second
+	d.lead(0, nil, member(2, "c2", 1), slow)
+	next := *slow
+	next.Seq = 2
+	d.show(false, &next)
+	d.after(3 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.after(2500 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Only while a hold lasts is somebody evicted who knows nothing of this incarnation.
+func TestOnlyAHoldEvictsWhoIsBehind(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: hold, Members: []record.Session{1, 2}}, nil)
+		m := acks(2, "c2", 1, 5)
+		m.AckInc = inc - 1
+		d.lead(0, nil, m)
+		for seq := range uint64(4) {
+			next := *m
+			next.Seq = 2 + seq
+			d.show(false, &next)
+			d.after(1500 * time.Millisecond)
+		}
+		a, ok := d.call(core.Put, core.MemberCell, 2)
+		if ok != hold || ok && a.Member.State != record.Evicted {
+			t.Errorf("hold %v: evicted: %v", hold, ok)
+		}
+	}
+}
+
+// In a hold nobody is evicted of whom it is not known that it beats now.
+func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
+	const w = 5200 * time.Millisecond
+	begin := func(m *record.Member) *desk {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
+		m.AckInc, m.Lease = inc-1, 4*time.Second // so that it is overdue after 1.5 s
+		d.lead(0, nil)
+		return d
+	}
+	for _, c := range []struct {
+		silent time.Duration
+		evicts bool
+	}{{1500*time.Millisecond - 1, true}, {1500 * time.Millisecond, false}} {
+		m := member(2, "c2", 2)
+		d := begin(m)
+		d.after(w - c.silent)
+		d.show(false, m)
+		d.after(c.silent)
+		if _, ok := d.call(core.Put, core.MemberCell, 2); ok != c.evicts {
+			t.Errorf("silent for %v: evicted: %v", c.silent, ok)
+		}
+	}
+
+	// Its record was just found, and may be a ghost's.
+	m := member(2, "c2", 2)
+	d := begin(m)
+	d.after(w - 100*time.Millisecond)
+	d.show(true, m)
+	d.after(settles)
+	d.wantNone(core.Put, core.MemberCell, 2)
+
+	// A late version makes the leader look, and it has not seen the answer.
+	m = member(2, "c2", 5)
+	d = begin(m)
+	d.after(w - 500*time.Millisecond)
+	d.show(false, m)
+	rev, old := d.rev, *m
+	old.Seq = 4
+	d.show(false, &old)
+	d.after(450 * time.Millisecond)
+	d.answer(core.Get, core.MemberCell, 2, core.Unknown)
+	d.after(60 * time.Millisecond)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.after(50 * time.Millisecond)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.answer(core.Get, core.MemberCell, 2, core.OK, core.Entry{Member: m, Rev: rev})
+	d.want(core.Put, core.MemberCell, 2)
+}
+
+// A leaver that does not stop what was revoked is evicted like any other, after the
+// time it has to drain; what is on its way to it is not stuck meanwhile.
+func TestALeaverIsEvicted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
+	d.lead(1, nil, in(record.Leaving, 2, "c2", 1))
+	for seq := range uint64(16) {
+		d.after(beat)
+		d.wantNone(core.Put, core.MemberCell, 2)
+		d.call(core.Put, core.PlanCell, 0)
+		d.show(false, in(record.Leaving, 2, "c2", 2+seq))
+	}
+	d.after(2500 * time.Millisecond)
+	if a := d.want(core.Put, core.MemberCell, 2); a.Member.State != record.Evicted {
+		t.Errorf("it writes %v", a.Member)
+	}
+	if slices.Contains(d.notes, core.NoteStuck) {
+		t.Error("a row that is revoked counts as stuck")
+	}
+}
+
+// The time to drain counts from the revoke, not from a grant before it that had not
+// been started.
+func TestTheTimeToDrainCountsFromTheRevoke(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1), owned(2)}}, nil)
+	d.lead(2, nil, member(2, "c2", 1))
+	for seq := range uint64(20) {
+		d.after(beat)
+		d.show(false, member(2, "c2", 2+seq))
+		if seq == 5 {
+			d.order(record.Orders{Ver: 1, Drains: []string{"c2"}})
+			d.after(settles)
+			d.wrote()
+		}
+		d.wantNone(core.Put, core.MemberCell, 2)
+	}
+}
+
+// What is stuck is told by its number.
+func TestStuckIsToldByID(t *testing.T) {
+	m := acks(2, "c2", 1, 5)
+	m.Starting = []record.ID{1}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2)}}, nil)
+	d.lead(2, nil, m)
+	for seq := range uint64(16) {
+		d.after(beat)
+		next := *m
+		next.Seq = 2 + seq
+		d.show(false, &next)
+	}
+	i := slices.IndexFunc(d.told, func(a core.Action) bool { return a.Note == core.NoteStuck })
+	if i < 0 || d.told[i].ID != 1 || d.told[i].Name != "b" {
+		t.Errorf("told: %v", d.notes)
+	}
+}
+
+// A leader does not evict itself: it ends what does not stop.
+func TestALeaderDoesNotEvictItself(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 1, Drains: []string{"me"}})
+	d.after(settles)
+	d.wrote()
+	d.after(33 * time.Second)
+	d.mute = true
+	d.after(3 * time.Second)
+	for _, a := range d.calls {
+		if a.Key.Session == 1 && a.Verb == core.Put && a.Member.State == record.Evicted {
+			t.Error("it evicts itself")
+		}
+	}
+}
+
+// An ended session whose record is listed no more is forgotten, unless the plan
+// speaks of it: then its place is kept.
+func TestForgetsWhoIsListedNoMore(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		p := &record.Plan{Leader: 1, Members: []record.Session{1}}
+		if planned {
+			p.Members = append(p.Members, 2)
+		}
+		d := newDesk(t, 1, p, returnsIn(time.Minute))
+		left := in(record.Left, 2, "c2", 5)
+		left.Returning = true
+		d.lead(0, nil, left)
+		d.after(10 * time.Second)
+		d.answer(core.List, core.MemberCell, 0, core.OK)
+		if got := len(d.n.Members()) == 2; got != planned {
+			t.Errorf("in the plan: %v, remembered: %v", planned, got)
+		}
+		d.after(settles)
+		d.wantNone(core.Put, core.PlanCell, 0)
+	}
+}
+
+// Whoever gave up a partition is spared it for a second from then on, however often
+// the plan that says so has to be written.
+func TestAGraceCountsFromTheFirst(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"me"}}, acks(2, "c2", 1, 5))
+	d.after(settles)
+	m := acks(2, "c2", 2, 5)
+	m.GaveUp = []record.GaveUp{{Token: owned(2).Token}}
+	d.show(false, m)
+	d.after(500 * time.Millisecond)
+	d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.after(100 * time.Millisecond)
+	if r := d.wrote().Rows[0]; r.State != record.Free {
+		t.Fatalf("the row is %v", r)
+	}
+	d.after(399 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(2 * time.Millisecond)
+	if r := d.wrote().Rows[0]; r.Owner != 2 {
+		t.Errorf("the row is %v", r)
+	}
+}
+
+// A session whose lease is too long for the leader does not come in as somebody's
+// heir either.
+func TestNoHeirWithALongLease(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	long := member(3, "c2", 1)
+	long.Lease = time.Minute
+	d.lead(0, nil, in(record.Left, 2, "c2", 5), long)
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// An heir that comes with the end of the session before gets its rows in one plan.
+func TestAnHeirThatIsThereAlready(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, returnsIn(time.Minute))
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	left := in(record.Left, 2, "c2", 2)
+	left.Returning = true
+	d.show(false, left, member(3, "c2", 1))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 3 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// No place is kept for one that was evicted, though it meant to return.
+func TestNoPlaceForTheEvicted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(settles)
+	m := in(record.Evicted, 2, "c2", 2)
+	m.Returning = true
+	d.show(false, m)
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 1 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A new leader decides nothing before it has read roster, orders and members, in
+// whatever order the answers come.
+func TestALeaderReadsEverythingFirst(t *testing.T) {
+	for last := range 3 {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
+		answers := []func(){
+			func() {
+				r := &record.Roster{Ver: 1, Entries: []record.Partition{{Name: "a"}}}
+				d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: r})
+			},
+			func() { d.answer(core.Get, core.OrdersCell, 0, core.NotFound) },
+			func() {
+				d.rev++
+				d.answer(core.List, core.MemberCell, 0, core.OK, entry(acks(2, "c2", 1, 5), d.rev))
+			},
+		}
+		for i, answer := range answers {
+			if i != last {
+				answer()
+			}
+		}
+		d.after(time.Second)
+		d.wantNone(core.Put, core.PlanCell, 0)
+		answers[last]()
+		if r := d.wrote().Rows[0]; r.Owner != 1 {
+			t.Errorf("the row is %v", r)
+		}
+	}
+}
+
+// A listing does not tell a leader that it is dead: what it reads of its own record
+// does, and until then it takes nothing from itself.
+func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.lead(1, nil, in(record.Dead, 1, "me", 100), member(2, "c2", 1))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A session that is ending, and waits for a handler, declares nobody dead and
+// writes no plan.
+func TestEndingLeadsNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	me := in(record.Dead, 1, "me", 100)
+	d.show(false, me)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, core.Entry{Member: me})
+	d.after(8 * time.Second)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A leader that is alone and says LEFT writes no more plans.
+func TestWhoLeftLeadsNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.step(core.Event{Kind: core.Leave})
+	d.mute = true
+	d.step(core.Event{Kind: core.Closed})
+	if a := d.want(core.Put, core.MemberCell, 1); a.Member.State != record.Left {
+		t.Fatalf("it says %v", a.Member.State)
+	}
+	d.order(record.Orders{Ver: 1, Freeze: true})
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A leader that could not write the plan for as long as a lease lasts ends, and has
+// tried for the last time.
+func TestAFailingLeaderTriesNoMore(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	fails := func() {
+		d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	}
+	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"c2"}}, member(2, "c2", 1))
+	d.after(settles)
+	fails()
+	d.after(5100 * time.Millisecond)
+	fails()
+	d.after(100 * time.Millisecond)
+	if cause, _ := d.n.Ended(); cause != core.ByFailure {
+		t.Fatalf("it ends: %v", cause)
+	}
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// After a leader that ended on a bug the next one waits for the world to change. An
+// end of somebody who is in no plan is no change; a newcomer is.
+func TestWhatBreaksTheSpell(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
+	bug := in(record.Left, 9, "c9", 5)
+	bug.Bug = 5
+	d.lead(1, nil, bug)
+	d.after(settles)
+	d.show(false, in(record.Left, 8, "c8", 5))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// However fast they arrive, a plan follows the first of them within SettleMax.
+func TestArrivalsDoNotPutOffThePlan(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	for s := record.Session(2); s < 30; s++ {
+		d.show(false, member(s, fmt.Sprint("c", s), 1))
+		d.after(80 * time.Millisecond)
+	}
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// What the leader waits for are rows that are being stopped and those that have
+// somewhere to go.
+func TestWhatIsWaitedFor(t *testing.T) {
+	rows := []record.Row{revoking(2, 3), {To: 3, Rev: 5}, {Rev: 5}, {To: 1, Rev: 5}, {To: 1, Reason: record.Paused, Rev: 5}}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: rows}, eager)
+	d.lead(5, nil, member(2, "c2", 1), member(3, "c3", 1))
+	got := ""
+	for _, w := range d.n.Waits() {
+		got += w.Name
+	}
+	if got != "abd" {
+		t.Errorf("it waits for %s", got)
+	}
+}
+
+// While the roster is to be read again, plans wait for it, though not for longer
+// than a heartbeat.
+func TestPlansWaitForTheRoster(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.step(core.Event{Kind: core.Gap})
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.show(false, member(2, "c2", 1))
+	d.after(time.Second)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(1100 * time.Millisecond)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who leads no more asks for nobody's record.
+func TestAFormerLeaderAsksForNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	for gen := uint64(6); gen < 8; gen++ {
+		p := *d.n.Plan()
+		p.Gen, p.Write, p.Leader, p.Term, p.Rows = gen, gen, 2, 2, []record.Row{owned(9)}
+		d.seePlan(&p)
+	}
+	d.after(0)
+	d.wantNone(core.Get, core.MemberCell, 9)
+}
+
+// seePlan lets the watch show a plan, and in the same breath some members.
+func (d *desk) seePlan(p *record.Plan, ms ...*record.Member) {
+	ev := core.Event{Kind: core.Seen}
+	for _, m := range ms {
+		d.rev++
+		ev.Entries = append(ev.Entries, entry(m, d.rev))
+	}
+	d.rev++
+	ev.Entries = append(ev.Entries, core.Entry{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: p})
+	d.step(ev)
+}
+
+// newDeputy seats session 2 next to the leader, 1. It sees everybody.
+func newDeputy(t *testing.T, tune func(*core.Config), rows []record.Row, ms ...*record.Member) *desk {
+	t.Helper()
+	p := &record.Plan{Leader: 1, ID: 1, Members: []record.Session{1, 2}, Rows: rows}
+	for _, m := range ms {
+		p.Members = append(p.Members, m.Session)
+	}
+	d := newDesk(t, 2, p, tune)
+	r := &record.Roster{Ver: 1}
+	for i := range rows {
+		r.Entries = append(r.Entries, record.Partition{Name: string(rune('a' + i))})
+	}
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: r})
+	d.show(true, append(ms, member(1, "c1", 1))...)
+	return d
+}
+
+// claims lets the deputy claim the plan of a leader that is seen to be gone. What a
+// new leader asks lies on the desk then.
+func (d *desk) claims() {
+	d.t.Helper()
+	d.after(0)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	if d.wrote(); !d.n.Leads() {
+		d.t.Fatal("it does not lead")
+	}
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // it looks once more
+}
+
+// planIs makes the next plan of the leader, over these members.
+func (d *desk) planIs(members ...record.Session) *record.Plan {
+	p := *d.n.Plan()
+	p.Gen++
+	p.ID++
+	p.Write, p.Decided, p.Members = p.Gen, p.Gen, members
+	return &p
+}
+
+// A deputy that takes over makes its plan with its own reasons: those of a plan
+// that it has seen written since are answered, also where somebody in sight has no
+// place in any plan, or has gone with the news of it.
+func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
+	long := member(6, "c6", 1)
+	long.Lease = time.Minute
+	for name, c := range map[string]struct {
+		seen *record.Member // beside c3, which the plan takes in
+		then []*record.Member
+		why  core.Why
+	}{
+		"nobody else":         {nil, nil, core.WhyLeft},
+		"a lease too long":    {long, nil, core.WhyLeft},
+		"one that is gone":    {member(6, "c6", 1), []*record.Member{in(record.Left, 6, "c6", 2)}, core.WhyLeft},
+		"one that comes late": {member(6, "c6", 1), nil, core.WhyLeft | core.WhyJoined},
+	} {
+		d := newDeputy(t, nil, nil)
+		d.show(false, member(3, "c3", 1))
+		if c.seen != nil {
+			d.show(false, c.seen)
+		}
+		d.seePlan(d.planIs(1, 2, 3), c.then...)
+		d.show(false, in(record.Left, 1, "c1", 2))
+		d.claims()
+		d.lead(0, nil, member(3, "c3", 1))
+		d.after(settles)
+		if d.wrote(); d.why() != c.why {
+			t.Errorf("%s: the plan is because of: %v", name, d.why())
+		}
+	}
+}
+
+// News that no plan has answered are a deputy's as well.
+func TestADeputyKeepsNews(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, member(3, "c3", 1))
+	d.show(false, in(record.Left, 3, "c3", 2))
+	d.after(settles)
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.lead(0, nil)
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyLeft|core.WhyJoined {
+		t.Errorf("the plan is because of: %v", d.why())
+	}
+}
+
+// Of one that had ended before the deputy first saw it there is no news, though a
+// plan names it later.
+func TestALongEndedMemberIsNoNews(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, in(record.Dead, 3, "c3", 1))
+	d.seePlan(d.planIs(1, 2, 3))
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.lead(0, nil, in(record.Dead, 3, "c3", 1))
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyLeft {
+		t.Errorf("the plan is because of: %v", d.why())
 	}
 }
