@@ -475,6 +475,10 @@ func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 	d.wantNone(core.Put, core.MemberCell, 2)
 	d.answer(core.Get, core.MemberCell, 2, core.OK, core.Entry{Member: m, Rev: rev})
 	d.want(core.Put, core.MemberCell, 2)
+
+	// It is evicted once.
+	d.order(record.Orders{Ver: 1})
+	d.wantNone(core.Put, core.MemberCell, 2)
 }
 
 // A leaver that does not stop what was revoked is evicted like any other, after the
@@ -671,7 +675,8 @@ func TestALeaderReadsEverythingFirst(t *testing.T) {
 // does, and until then it takes nothing from itself.
 func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
-	d.lead(1, nil, in(record.Dead, 1, "me", 100), member(2, "c2", 1))
+	d.show(false, member(2, "c2", 1))
+	d.lead(1, nil, in(record.Dead, 1, "me", 100), member(2, "c2", 2))
 	d.after(settles)
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
@@ -909,4 +914,129 @@ func TestALongEndedMemberIsNoNews(t *testing.T) {
 	if d.wrote(); d.why() != core.WhyLeft {
 		t.Errorf("the plan is because of: %v", d.why())
 	}
+}
+
+// A plan for orders waits for suspects like any other, also where the place of the
+// dead is kept and nobody is missed.
+func TestOrdersWaitForSuspects(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1))
+	d.show(false, member(2, "c2", 2), member(3, "c3", 2))
+	d.after(3 * time.Second)
+	d.order(record.Orders{Ver: 1, Freeze: true})
+	d.after(50 * time.Millisecond)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 3))
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who comes while a new leader still reads is followed by a quiet time that begins
+// when everybody is in sight.
+func TestNewsWhileALeaderReads(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.lead(0, nil, member(3, "c3", 2))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(100 * time.Millisecond)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// reads answers what a new leader asks, where nothing has changed since the watch
+// showed it.
+func (d *desk) reads(es ...core.Entry) {
+	d.t.Helper()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.answer(core.List, core.MemberCell, 0, core.OK, es...)
+	d.step(core.Event{Kind: core.Listed})
+}
+
+// A deputy that saw a newcomer die, whom no plan has named, is done with that. When
+// later the leader dies, it asks anew who else is silent, and waits for it.
+func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
+	d := newDeputy(t, nil, nil, member(4, "c4", 1))
+	d.show(false, member(5, "c5", 1))
+	d.show(false, in(record.Dead, 5, "c5", 1))
+	d.show(false, member(1, "c1", 2), member(4, "c4", 2))
+	lead, other := entry(member(1, "c1", 2), d.rev-1), entry(member(4, "c4", 2), d.rev)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, lead) // asked for when the plan came
+	d.after(3 * time.Second)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, lead)
+	d.answer(core.Get, core.MemberCell, 4, core.OK, other)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.after(1900 * time.Millisecond)
+	d.show(false, in(record.Dead, 1, "c1", 2))
+	d.claims()
+	d.reads(other)
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A plan that a deputy sees ends its waiting for those who were silent at a death
+// before, though a newcomer is in sight that it does not name; the next death asks
+// anew.
+func TestAPlanEndsADeputysSuspicion(t *testing.T) {
+	for _, state := range []record.MemberState{record.Left, record.Dead} {
+		d := newDeputy(t, nil, nil, member(3, "c3", 1), member(4, "c4", 1))
+		d.show(false, member(3, "c3", 2), member(4, "c4", 2))
+		other := entry(member(4, "c4", 2), d.rev)
+		d.after(1500 * time.Millisecond)
+		d.show(false, member(1, "c1", 2))
+		d.after(1400 * time.Millisecond)
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+		d.show(false, member(5, "c5", 1))
+		d.show(false, in(record.Dead, 3, "c3", 2))
+		d.seePlan(d.planIs(1, 2, 4))
+		d.show(false, in(state, 1, "c1", 3))
+		d.claims()
+		d.reads(other)
+		d.after(settles)
+		if _, ok := d.call(core.Put, core.PlanCell, 0); ok != (state == record.Left) {
+			t.Errorf("the leader's state is %v: a plan at once: %v", state, ok)
+		}
+	}
+}
+
+// A listing that was asked for before the claim does not show everybody who had
+// joined by then: a new leader waits for the next.
+func TestAnOldListingDoesNotCount(t *testing.T) {
+	d := listing(t, nil)
+	d.show(false, in(record.Left, 1, "c1", 9))
+	d.claims()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.step(core.Event{Kind: core.Listed})
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A deputy asks for nobody by name: that is for the leader.
+func TestADeputyAsksForNoOwner(t *testing.T) {
+	d := listing(t, []record.Row{owned(9)})
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(0)
+	d.wantNone(core.Get, core.MemberCell, 9)
+}
+
+// listing brings a deputy to where it lists the members once more.
+func listing(t *testing.T, rows []record.Row) *desk {
+	t.Helper()
+	d := newDeputy(t, nil, rows)
+	for seq := range uint64(5) {
+		d.after(beat)
+		d.show(false, member(1, "c1", 2+seq))
+		if slices.ContainsFunc(d.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell }) {
+			d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+		}
+	}
+	return d
 }
