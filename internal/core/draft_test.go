@@ -1019,6 +1019,22 @@ func TestAnOldListingDoesNotCount(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
+// If that old one fails, the next counts.
+func TestAnOldListingThatFails(t *testing.T) {
+	d := listing(t, nil)
+	d.show(false, in(record.Left, 1, "c1", 9))
+	d.claims()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.step(core.Event{Kind: core.Listed})
+	d.answer(core.List, core.MemberCell, 0, core.Unknown)
+	d.after(100 * time.Millisecond)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.wantNone(core.List, core.MemberCell, 0)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
 // A deputy asks for nobody by name: that is for the leader.
 func TestADeputyAsksForNoOwner(t *testing.T) {
 	d := listing(t, []record.Row{owned(9)})
@@ -1039,4 +1055,20 @@ func listing(t *testing.T, rows []record.Row) *desk {
 		}
 	}
 	return d
+}
+
+// A roster that has been waited for since the group began is not waited for again:
+// the first was refused, and of the second nobody knows whether it was the leader's
+// own.
+func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
+	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Fresh: true, Era: inc}
+	l := &leader{n: core.New(cfg), now: 1, cells: map[core.Key]core.Entry{}, listing: []record.Partition{{Name: "a"}}, refuses: true}
+	l.step(core.Event{Kind: core.Begin})
+	l.advance(4 * time.Second)
+	l.refuses, l.forgets, l.deaf = false, true, true
+	l.step(core.Event{Kind: core.Listed, Flag: true, Listing: l.listing})
+	l.show(core.Entry{Key: core.Key{Cell: core.RosterCell}, Roster: &record.Roster{Ver: inc<<32 + 1, Entries: l.listing}})
+	if p := l.plan(); len(p.Rows) != 1 || p.Rows[0].Owner != me {
+		t.Errorf("the rows are %v", p.Rows)
+	}
 }

@@ -181,7 +181,6 @@ func (p *player) play(n int, quick bool, b *Baseline) (v Verdict) {
 			return v
 		}
 	}
-	v.Quick = false // all there is was played
 	return v
 }
 
