@@ -1072,3 +1072,74 @@ func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
 		t.Errorf("the rows are %v", p.Rows)
 	}
 }
+
+// The record of an ended session is kept for as long as the plan names it.
+func TestWhoIsNamedIsNotDeleted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Hour))
+	m := in(record.Left, 2, "c2", 5)
+	m.Returning = true
+	d.lead(0, nil, m)
+	d.after(11 * time.Minute)
+	d.wantNone(core.Delete, core.MemberCell, 2)
+}
+
+// Of rows whose tokens are used up the first is told, by number and name.
+func TestTheFirstWornRowIsTold(t *testing.T) {
+	worn := record.Row{To: 1, Token: record.MakeToken(inc, 1<<32-1), Rev: 5}
+	fresh := record.Row{To: 1, Rev: 5}
+	for first, rows := range [][]record.Row{{worn, worn}, {fresh, worn}} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: rows}, nil)
+		d.lead(2, nil)
+		i := slices.IndexFunc(d.told, func(a core.Action) bool { return a.Note == core.NoteWorn })
+		if i < 0 || d.told[i].ID != record.ID(first) || d.told[i].Name != string(rune('a'+first)) {
+			t.Errorf("row %d is worn; told: %v", first, d.notes)
+		}
+	}
+}
+
+// A leader does not declare itself dead, however long nothing of it is written.
+func TestALeaderDoesNotDeclareItselfDead(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.mute = true
+	d.after(8 * time.Second)
+	for _, a := range d.calls {
+		if a.Key.Session == 1 && a.Verb == core.Put && a.Member.State == record.Dead {
+			t.Error("it declares itself dead")
+		}
+	}
+}
+
+// Of a lease that is too long the leader tells, and nobody else.
+func TestADeputyDoesNotTellOfLongLeases(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	long := member(6, "c6", 1)
+	long.Lease = time.Minute
+	d.show(false, long)
+	if slices.Contains(d.notes, core.NoteLongLease) {
+		t.Error("a deputy tells of it")
+	}
+}
+
+// No place is kept for a member whose record is gone.
+func TestNoPlaceForTheAbsent(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(settles)
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 1 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// One heir takes one place, though two of its name have ended.
+func TestOneHeirOnePlace(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+	d.lead(0, nil, in(record.Left, 2, "c2", 5), in(record.Left, 3, "c2", 5), member(4, "c2", 1))
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
