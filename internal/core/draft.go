@@ -17,7 +17,6 @@ type scratch struct {
 	waits   []await
 	open    []plan.Member
 	parts   []plan.Partition
-	avoid   []int32
 	targets []int32
 }
 
@@ -404,7 +403,7 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 	for i := range d.rows {
 		r := &d.rows[i]
 		t := d.target(members, targets[i])
-		grants := r.State != record.Owned && t != 0 && d.reason(i, t) == record.NoReason
+		grants := r.State != record.Owned && d.reason(i, t) == record.NoReason
 		all = all || grants || r.State == record.Owned && t != r.Owner
 	}
 	all = all && n.cfg.Mode == record.Eager && !n.frozen()
@@ -489,10 +488,7 @@ func (d *draft) grant() {
 	}
 	for i := range d.rows {
 		r := &d.rows[i]
-		if r.State != record.Free || r.To == 0 || r.Reason != record.NoReason {
-			continue
-		}
-		if !d.n.peer(r.To).is(record.Live) {
+		if r.State != record.Free || r.Reason != record.NoReason || !d.n.peer(r.To).is(record.Live) {
 			continue
 		}
 		count := r.Token.Counter() + 1

@@ -176,7 +176,7 @@ func (n *Node) leadGroup() {
 	n.keepWaits()
 	n.evict()
 	n.collect()
-	if n.cell.fails != Never && n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !mutFailingLeaderStays {
+	if n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !mutFailingLeaderStays {
 		n.end(ByFailure) // it beats, so nobody else will end it
 		return
 	}
@@ -381,7 +381,6 @@ func (n *Node) collect() {
 		}
 		if n.reached(p.ended.Add(n.cfg.Keep)) && n.reached(p.wait) && !n.named(p.session) {
 			p.flight = Delete
-			p.wait = n.now.Add(n.cfg.Heartbeat)
 			n.do(Action{Do: DoCall, Verb: Delete, Key: Key{MemberCell, p.session}, Prev: p.rev})
 		}
 	}

@@ -19,7 +19,8 @@ type desk struct {
 	rev   core.Rev
 	calls []core.Action
 	notes []core.Note
-	mute  bool // what it says of itself lies on the desk, too
+	told  []core.Action // the notes, with all they say
+	mute  bool          // what it says of itself lies on the desk, too
 }
 
 const (
@@ -47,6 +48,7 @@ func (d *desk) step(ev core.Event) {
 		switch {
 		case a.Do == core.DoNote:
 			d.notes = append(d.notes, a.Note)
+			d.told = append(d.told, a)
 		case a.Do == core.DoCall && a.Verb == core.Put && a.Key.Session == d.n.Session() && !d.mute:
 			d.rev++
 			d.step(core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: d.rev})

@@ -14,7 +14,7 @@ import (
 // targets places every partition on a member of the next plan.
 func (d *draft) targets(members []record.Session) []int32 {
 	n, sc := d.n, &d.n.lead.scratch
-	sc.open, sc.parts, sc.avoid = sc.open[:0], sc.parts[:0], sc.avoid[:0]
+	sc.open, sc.parts = sc.open[:0], sc.parts[:0]
 	for _, s := range members {
 		p := n.peer(s)
 		sc.open = append(sc.open, plan.Member{
@@ -64,7 +64,7 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 
 // index is the place in line of session s or of its heir.
 func (d *draft) index(s record.Session) int32 {
-	if p := d.n.peer(s); s != 0 && p != nil {
+	if p := d.n.peer(s); p != nil {
 		return p.line
 	}
 	return plan.None
@@ -82,26 +82,26 @@ func (d *draft) named(members []record.Session, name string) int32 {
 // avoid lists who must not get the partition: by ban, or because it has just
 // given it up and somebody else can take it.
 func (d *draft) avoid(id record.ID, name string, members []record.Session) []int32 {
-	n, sc := d.n, &d.n.lead.scratch
-	from := len(sc.avoid)
+	n := d.n
+	var out []int32
 	if n.orders != nil {
 		for _, b := range n.orders.Bans {
 			if b.Partition == name {
 				for i, s := range members {
 					if n.peer(s).rec.Name == b.Member {
-						sc.avoid = append(sc.avoid, int32(i))
+						out = append(out, int32(i))
 					}
 				}
 			}
 		}
 	}
 	for _, g := range n.lead.graces {
-		if i := d.index(g.who); g.id == id && i >= 0 && len(sc.avoid)-from < len(members)-1 && !mutNoGrace {
-			sc.avoid = append(sc.avoid, i)
+		if i := d.index(g.who); g.id == id && i >= 0 && len(out) < len(members)-1 && !mutNoGrace {
+			out = append(out, i)
 		}
 	}
-	slices.Sort(sc.avoid[from:])
-	return sc.avoid[from:len(sc.avoid):len(sc.avoid)]
+	slices.Sort(out)
+	return out
 }
 
 // limit is how many partitions a member says it can take; 0 or less, and what is

@@ -153,7 +153,7 @@ func (n *Node) settled() bool {
 	}
 	s.suspects = slices.DeleteFunc(s.suspects, func(id record.Session) bool {
 		p := n.peer(id)
-		if p == nil || !p.is(record.Live) {
+		if !p.is(record.Live) {
 			return true
 		}
 		// One that is expiring right now is as good as dead: it stays until its

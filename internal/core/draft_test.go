@@ -1,0 +1,1145 @@
+package core_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// wrote takes the plan that lies on the desk, and lets it be written.
+func (d *desk) wrote() *record.Plan {
+	d.t.Helper()
+	return d.answer(core.Put, core.PlanCell, 0, core.OK).Plan
+}
+
+// why is what the last plan was made for.
+func (d *desk) why() (w core.Why) {
+	for _, a := range d.told {
+		if a.Note == core.NotePlan {
+			w = a.Why
+		}
+	}
+	return w
+}
+
+// order lets the watch show orders.
+func (d *desk) order(o record.Orders) {
+	d.rev++
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.OrdersCell}, Rev: d.rev, Orders: &o}}})
+}
+
+// in is member s in another state of its life.
+func in(state record.MemberState, s record.Session, name string, seq uint64) *record.Member {
+	m := member(s, name, seq)
+	m.State = state
+	return m
+}
+
+// acks is member s that has applied a plan.
+func acks(s record.Session, name string, seq, gen uint64) *record.Member {
+	m := member(s, name, seq)
+	m.AckInc, m.AckGen = inc, gen
+	return m
+}
+
+func revoking(s, to record.Session) record.Row {
+	r := owned(s)
+	r.State, r.To = record.Revoking, to
+	return r
+}
+
+func eager(cfg *core.Config) { cfg.Mode = record.Eager }
+
+func returnsIn(d time.Duration) func(*core.Config) {
+	return func(cfg *core.Config) { cfg.Return = d }
+}
+
+const settles = 200 * time.Millisecond // more than Settle
+
+// A row that is free beside one that runs has missed the barrier of an eager
+// plan: it is not granted, and everything stops for a plan of its own.
+func TestLateForTheBarrier(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), {To: 2, Rev: 5}}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(2, nil, member(2, "c2", 1))
+	d.after(settles)
+	if rows := d.wrote().Rows; rows[0].State != record.Revoking || rows[1].State != record.Free {
+		t.Errorf("the rows are %v", rows)
+	}
+}
+
+// Who says that it leaves is granted nothing more, also where the plan has meant a
+// row for it. What was let go says so: by whom it is owned, and since when.
+func TestALeaverIsGrantedNothing(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: []record.Row{revoking(2, 3)}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(1, nil, member(2, "c2", 1), member(3, "c3", 1))
+	d.after(settles)
+	d.show(false, acks(2, "c2", 2, 5), in(record.Leaving, 3, "c3", 2))
+	got := d.wrote()
+	if want := (record.Row{To: 3, Token: record.MakeToken(inc, 1), Rev: 6}); got.Gen != 6 || got.Rows[0] != want {
+		t.Errorf("version %d says %v, not %v", got.Gen, got.Rows[0], want)
+	}
+}
+
+// A name has returned when its session had ended, not when it was still leaving.
+// Whom the plan names and nobody has ever seen has not either.
+func TestAReturnFollowsAnEnd(t *testing.T) {
+	for _, state := range []record.MemberState{record.Leaving, record.Left} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 9}}, returnsIn(time.Minute))
+		d.lead(0, nil, in(state, 2, "c2", 5), member(3, "c2", 1))
+		d.after(settles)
+		p := d.wrote()
+		if want := state == record.Left; slices.Contains(d.notes, core.NoteReturned) != want || len(p.Returns) > 0 != want {
+			t.Errorf("state %v: returns %v, told %v", state, p.Returns, d.notes)
+		}
+		if !slices.Equal(p.Members, []record.Session{1, 3}) {
+			t.Errorf("state %v: the plan is over %v", state, p.Members)
+		}
+	}
+}
+
+// When a hold ends every row is granted anew, with a higher token, to whoever has
+// it or was to have it; and a plan without rows is held no longer either.
+func TestWhatAHoldGivesBack(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rows []record.Row
+	}{
+		{"nothing", nil},
+		{"what it has", []record.Row{owned(3)}},
+		{"what it was to have", []record.Row{revoking(2, 3)}},
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2, 3}, Rows: c.rows}, nil)
+		d.lead(len(c.rows), nil, member(2, "c2", 1), member(3, "c3", 1))
+		for seq := range uint64(3) {
+			d.wantNone(core.Put, core.PlanCell, 0)
+			d.show(false, member(2, "c2", 2+seq), member(3, "c3", 2+seq))
+			d.after(beat)
+		}
+		p := d.wrote()
+		if p.Hold || !slices.Contains(d.notes, core.NoteCleared) {
+			t.Errorf("%s: held: %v, told: %v", c.name, p.Hold, d.notes)
+		}
+		for _, r := range p.Rows {
+			if r.State != record.Owned || r.Owner != 3 || r.Token != record.MakeToken(inc, 2) {
+				t.Errorf("%s: the row is %v", c.name, r)
+			}
+		}
+	}
+}
+
+// A hold does not end while a record in sight may be a ghost from a backup, or of
+// somebody who will beat any moment, however long it has lasted.
+func TestAGhostKeepsTheHold(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
+	d.after(time.Second)
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(4500 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(2, "c2", 2))
+	d.after(beat)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A paused partition's row remembers where it comes from, however many plans are
+// made meanwhile.
+func TestAPausedRowRemembersItsHome(t *testing.T) {
+	row := record.Row{To: 2, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{row}}, nil)
+	d.lead(1, &record.Orders{Ver: 1, Pauses: []string{"a"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Pauses: []string{"a"}, Drains: []string{"x"}})
+	d.after(settles)
+	if p := d.wrote(); p.Orders != 2 || p.Rows[0] != row {
+		t.Errorf("the row was %v and is %v", row, p.Rows[0])
+	}
+}
+
+// An owner that the plan does not name as a member becomes one, and keeps what it
+// has.
+func TestAnOwnerOutsideThePlanKeepsItsRow(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 2 || p.Rows[0] != owned(2) {
+		t.Errorf("the plan is over %v with %v", p.Members, p.Rows)
+	}
+}
+
+// The next session of a name gets what the one that ended had; what has nobody goes
+// to the others first. A row that is new says since when it is there.
+func TestAnHeirGetsWhatThereWas(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2), owned(1)}}, nil)
+	d.lead(5, &record.Orders{Ver: 1, Pauses: []string{"e"}}, in(record.Left, 2, "c2", 5), member(3, "c2", 1))
+	d.after(settles)
+	p := d.wrote()
+	for i, want := range []record.Session{3, 3, 1, 1, 0} {
+		if p.Rows[i].Owner != want {
+			t.Errorf("row %d is %v, not %d's", i, p.Rows[i], want)
+		}
+	}
+	if r := p.Rows[4]; r.Reason != record.Paused || r.Rev != p.Gen {
+		t.Errorf("the paused row is %v in version %d", r, p.Gen)
+	}
+}
+
+// One pin that cannot be obeyed is told of, however many can.
+func TestALostPinIsTold(t *testing.T) {
+	for _, lost := range []string{"me", "nobody"} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+		d.lead(2, &record.Orders{Ver: 1, Pins: []record.Pin{{Partition: "a", Member: lost}, {Partition: "b", Member: "me"}}})
+		d.after(settles)
+		d.wrote()
+		if slices.Contains(d.notes, core.NotePin) != (lost == "nobody") {
+			t.Errorf("pinned to %s: told %v", lost, d.notes)
+		}
+	}
+}
+
+// Paused partitions weigh nothing: who would have them has room for others.
+func TestPausedPartitionsWeighNothing(t *testing.T) {
+	paused := record.Row{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
+	rows := []record.Row{paused, paused, owned(1), owned(2)}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, nil)
+	d.lead(4, &record.Orders{Ver: 1, Pauses: []string{"a", "b"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Pauses: []string{"a", "b"}, Drains: []string{"x"}})
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Rows, rows) {
+		t.Errorf("the rows were %v and are %v", rows, p.Rows)
+	}
+}
+
+// A freeze keeps what runs where it is; what is free goes where there is room.
+func TestAFreezeKeepsOnlyWhatRuns(t *testing.T) {
+	rows := []record.Row{{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}, owned(1), owned(1)}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, nil)
+	d.lead(3, &record.Orders{Ver: 1, Freeze: true, Pauses: []string{"a"}}, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 2, Freeze: true})
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 2 || p.Rows[1] != rows[1] || p.Rows[2] != rows[2] {
+		t.Errorf("the rows are %v", p.Rows)
+	}
+}
+
+// Who leaves for good leaves its rows to the plan that follows, and that waits for
+// quiet: no version of the plan is spent on it before.
+func TestALeaversRowsWaitForThePlan(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	d.show(false, in(record.Left, 2, "c2", 2))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 1 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// Who means to return keeps its rows, which are free at once and wait for it; and
+// it is given no others while it is away.
+func TestAPlaceThatIsKept(t *testing.T) {
+	rows := []record.Row{owned(2), owned(1), owned(1), {Reason: record.Paused, Rev: 5}}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, returnsIn(time.Minute))
+	d.lead(4, &record.Orders{Ver: 1, Pauses: []string{"d"}}, member(2, "c2", 1))
+	d.after(settles)
+	m := in(record.Left, 2, "c2", 2)
+	m.Returning = true
+	d.show(false, m)
+	kept := record.Row{To: 2, Reason: record.Returning, Token: record.MakeToken(inc, 1), Rev: 6}
+	if p := d.wrote(); p.Rows[0] != kept {
+		t.Fatalf("the row is %v, not %v", p.Rows[0], kept)
+	}
+	d.order(record.Orders{Ver: 2})
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0] != kept || p.Rows[3].Owner != 1 {
+		t.Errorf("the rows are %v", p.Rows)
+	}
+}
+
+// An eager plan that has not granted anything yet is aimed anew and stays the same
+// plan; one of a leader that is not eager is another.
+func TestAimedAnewIsTheSamePlan(t *testing.T) {
+	for mode, id := range map[record.Mode]uint64{record.Eager: 3, record.Incremental: 4} {
+		p := &record.Plan{Leader: 1, ID: 3, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}
+		d := newDesk(t, 1, p, func(cfg *core.Config) { cfg.Mode = mode })
+		d.lead(1, &record.Orders{Ver: 1, Drains: []string{"c2"}}, member(2, "c2", 1))
+		d.after(settles)
+		if got := d.wrote(); got.ID != id || got.Mode != mode {
+			t.Errorf("mode %v: plan %d of mode %v", mode, got.ID, got.Mode)
+		}
+	}
+}
+
+// A plan is told with its own reasons, not with those of one that was written long
+// before.
+func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
+	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3, 4}, Rows: []record.Row{revoking(2, 1), revoking(3, 1)}}
+	d := newDesk(t, 1, p, eager)
+	d.lead(2, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
+	d.after(settles)
+	d.show(false, in(record.Leaving, 4, "c4", 2))
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyLeft {
+		t.Fatalf("the plan is because of: %v", d.why())
+	}
+	d.show(false, acks(2, "c2", 2, 5))
+	if p := d.wrote(); p.Rows[0].State != record.Free {
+		t.Fatalf("the row is %v", p.Rows[0])
+	}
+	d.order(record.Orders{Ver: 1, Drains: []string{"x"}})
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyOrders {
+		t.Errorf("the plan is because of: %v", d.why())
+	}
+}
+
+// Who arrives while a plan is being written, however long that takes, is followed
+// by a quiet time of its own: more may follow.
+func TestArrivalsWhileAPlanIsWritten(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	d.after(1950 * time.Millisecond)
+	d.show(false, member(3, "c3", 1))
+	d.wrote()
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(100 * time.Millisecond)
+	if p := d.wrote(); len(p.Members) != 3 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A partition does not stay with one from whom it is banned, in whatever order so
+// many are named.
+func TestManyBans(t *testing.T) {
+	p := &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}
+	o := &record.Orders{Ver: 1, Freeze: true, Drains: []string{"me"}}
+	var ms []*record.Member
+	for s := record.Session(2); s <= 21; s++ {
+		p.Members = append(p.Members, s)
+		ms = append(ms, member(s, fmt.Sprintf("c%02d", 50-s), 1))
+	}
+	for s := record.Session(20); s >= 2; s-- {
+		o.Bans = append(o.Bans, record.Pin{Partition: "a", Member: fmt.Sprintf("c%02d", 50-s)})
+	}
+	d := newDesk(t, 1, p, nil)
+	d.lead(1, o, ms...)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].State != record.Revoking || p.Rows[0].To != 21 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// The own record is nobody's ghost: a leader that has written it only once ends a
+// hold like any other.
+func TestTheOwnRecordIsNoGhost(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1}}, nil)
+	d.mute = true
+	d.lead(0, nil)
+	d.after(6 * time.Second)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A record that says LIVE is not deleted, whatever was known of its session before.
+func TestNoLiveRecordIsDeleted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(0, nil, in(record.Left, 2, "c2", 5))
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.after(settles)
+	d.wrote()
+	for seq := range uint64(330) {
+		d.show(false, member(2, "c2", 6+seq))
+		d.after(beat)
+		d.wantNone(core.Delete, core.MemberCell, 2)
+	}
+}
+
+// A leader is no suspect of its own, however long its last heartbeat takes.
+func TestALeaderDoesNotSuspectItself(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(0, nil, member(2, "c2", 1))
+	d.mute = true
+	d.after(3 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 1))
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who is silent too long when the first of several dies is waited for. Who becomes
+// so later is not, or two that flap could stall the plan for ever.
+func TestNobodyIsSuspectedLater(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4}}, nil)
+	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
+	d.after(settles)
+	d.show(false, member(2, "c2", 2), member(3, "c3", 2))
+	d.after(time.Second)
+	d.show(false, member(4, "c4", 2))
+	d.after(2 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.wantNone(core.Put, core.PlanCell, 0) // 3 is silent for 3 s, 4 for 2 s
+	d.after(time.Second)
+	d.show(false, in(record.Dead, 3, "c3", 2))
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A suspect with a long lease is not waited for until that is over: one heartbeat
+// tells.
+func TestASuspectIsWaitedForOneHeartbeat(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+	slow := member(3, "c3", 1)
+	slow.Lease = 15 * time.Second
+	d.lead(0, nil, member(2, "c2", 1), slow)
+	next := *slow
+	next.Seq = 2
+	d.show(false, &next)
+	d.after(3 * time.Second)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.after(2500 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Only while a hold lasts is somebody evicted who knows nothing of this incarnation.
+func TestOnlyAHoldEvictsWhoIsBehind(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: hold, Members: []record.Session{1, 2}}, nil)
+		m := acks(2, "c2", 1, 5)
+		m.AckInc = inc - 1
+		d.lead(0, nil, m)
+		for seq := range uint64(4) {
+			next := *m
+			next.Seq = 2 + seq
+			d.show(false, &next)
+			d.after(1500 * time.Millisecond)
+		}
+		a, ok := d.call(core.Put, core.MemberCell, 2)
+		if ok != hold || ok && a.Member.State != record.Evicted {
+			t.Errorf("hold %v: evicted: %v", hold, ok)
+		}
+	}
+}
+
+// In a hold nobody is evicted of whom it is not known that it beats now.
+func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
+	const w = 5200 * time.Millisecond
+	begin := func(m *record.Member) *desk {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
+		m.AckInc, m.Lease = inc-1, 4*time.Second // so that it is overdue after 1.5 s
+		d.lead(0, nil)
+		return d
+	}
+	for _, c := range []struct {
+		silent time.Duration
+		evicts bool
+	}{{1500*time.Millisecond - 1, true}, {1500 * time.Millisecond, false}} {
+		m := member(2, "c2", 2)
+		d := begin(m)
+		d.after(w - c.silent)
+		d.show(false, m)
+		d.after(c.silent)
+		if _, ok := d.call(core.Put, core.MemberCell, 2); ok != c.evicts {
+			t.Errorf("silent for %v: evicted: %v", c.silent, ok)
+		}
+	}
+
+	// Its record was just found, and may be a ghost's.
+	m := member(2, "c2", 2)
+	d := begin(m)
+	d.after(w - 100*time.Millisecond)
+	d.show(true, m)
+	d.after(settles)
+	d.wantNone(core.Put, core.MemberCell, 2)
+
+	// A late version makes the leader look, and it has not seen the answer.
+	m = member(2, "c2", 5)
+	d = begin(m)
+	d.after(w - 500*time.Millisecond)
+	d.show(false, m)
+	rev, old := d.rev, *m
+	old.Seq = 4
+	d.show(false, &old)
+	d.after(450 * time.Millisecond)
+	d.answer(core.Get, core.MemberCell, 2, core.Unknown)
+	d.after(60 * time.Millisecond)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.after(50 * time.Millisecond)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.answer(core.Get, core.MemberCell, 2, core.OK, core.Entry{Member: m, Rev: rev})
+	d.want(core.Put, core.MemberCell, 2)
+
+	// It is evicted once.
+	d.order(record.Orders{Ver: 1})
+	d.wantNone(core.Put, core.MemberCell, 2)
+}
+
+// A leaver that does not stop what was revoked is evicted like any other, after the
+// time it has to drain; what is on its way to it is not stuck meanwhile.
+func TestALeaverIsEvicted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
+	d.lead(1, nil, in(record.Leaving, 2, "c2", 1))
+	for seq := range uint64(16) {
+		d.after(beat)
+		d.wantNone(core.Put, core.MemberCell, 2)
+		d.call(core.Put, core.PlanCell, 0)
+		d.show(false, in(record.Leaving, 2, "c2", 2+seq))
+	}
+	d.after(2500 * time.Millisecond)
+	if a := d.want(core.Put, core.MemberCell, 2); a.Member.State != record.Evicted {
+		t.Errorf("it writes %v", a.Member)
+	}
+	if slices.Contains(d.notes, core.NoteStuck) {
+		t.Error("a row that is revoked counts as stuck")
+	}
+}
+
+// The time to drain counts from the revoke, not from a grant before it that had not
+// been started.
+func TestTheTimeToDrainCountsFromTheRevoke(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1), owned(2)}}, nil)
+	d.lead(2, nil, member(2, "c2", 1))
+	for seq := range uint64(20) {
+		d.after(beat)
+		d.show(false, member(2, "c2", 2+seq))
+		if seq == 5 {
+			d.order(record.Orders{Ver: 1, Drains: []string{"c2"}})
+			d.after(settles)
+			d.wrote()
+		}
+		d.wantNone(core.Put, core.MemberCell, 2)
+	}
+}
+
+// What is stuck is told by its number.
+func TestStuckIsToldByID(t *testing.T) {
+	m := acks(2, "c2", 1, 5)
+	m.Starting = []record.ID{1}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2)}}, nil)
+	d.lead(2, nil, m)
+	for seq := range uint64(16) {
+		d.after(beat)
+		next := *m
+		next.Seq = 2 + seq
+		d.show(false, &next)
+	}
+	i := slices.IndexFunc(d.told, func(a core.Action) bool { return a.Note == core.NoteStuck })
+	if i < 0 || d.told[i].ID != 1 || d.told[i].Name != "b" {
+		t.Errorf("told: %v", d.notes)
+	}
+}
+
+// A leader does not evict itself: it ends what does not stop.
+func TestALeaderDoesNotEvictItself(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.order(record.Orders{Ver: 1, Drains: []string{"me"}})
+	d.after(settles)
+	d.wrote()
+	d.after(33 * time.Second)
+	d.mute = true
+	d.after(3 * time.Second)
+	for _, a := range d.calls {
+		if a.Key.Session == 1 && a.Verb == core.Put && a.Member.State == record.Evicted {
+			t.Error("it evicts itself")
+		}
+	}
+}
+
+// An ended session whose record is listed no more is forgotten, unless the plan
+// speaks of it: then its place is kept.
+func TestForgetsWhoIsListedNoMore(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		p := &record.Plan{Leader: 1, Members: []record.Session{1}}
+		if planned {
+			p.Members = append(p.Members, 2)
+		}
+		d := newDesk(t, 1, p, returnsIn(time.Minute))
+		left := in(record.Left, 2, "c2", 5)
+		left.Returning = true
+		d.lead(0, nil, left)
+		d.after(10 * time.Second)
+		d.answer(core.List, core.MemberCell, 0, core.OK)
+		if got := len(d.n.Members()) == 2; got != planned {
+			t.Errorf("in the plan: %v, remembered: %v", planned, got)
+		}
+		d.after(settles)
+		d.wantNone(core.Put, core.PlanCell, 0)
+	}
+}
+
+// Whoever gave up a partition is spared it for a second from then on, however often
+// the plan that says so has to be written.
+func TestAGraceCountsFromTheFirst(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"me"}}, acks(2, "c2", 1, 5))
+	d.after(settles)
+	m := acks(2, "c2", 2, 5)
+	m.GaveUp = []record.GaveUp{{Token: owned(2).Token}}
+	d.show(false, m)
+	d.after(500 * time.Millisecond)
+	d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.after(100 * time.Millisecond)
+	if r := d.wrote().Rows[0]; r.State != record.Free {
+		t.Fatalf("the row is %v", r)
+	}
+	d.after(399 * time.Millisecond)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(2 * time.Millisecond)
+	if r := d.wrote().Rows[0]; r.Owner != 2 {
+		t.Errorf("the row is %v", r)
+	}
+}
+
+// A session whose lease is too long for the leader does not come in as somebody's
+// heir either.
+func TestNoHeirWithALongLease(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	long := member(3, "c2", 1)
+	long.Lease = time.Minute
+	d.lead(0, nil, in(record.Left, 2, "c2", 5), long)
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// An heir that comes with the end of the session before gets its rows in one plan.
+func TestAnHeirThatIsThereAlready(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, returnsIn(time.Minute))
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	left := in(record.Left, 2, "c2", 2)
+	left.Returning = true
+	d.show(false, left, member(3, "c2", 1))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(settles)
+	if p := d.wrote(); p.Rows[0].Owner != 3 {
+		t.Errorf("the row is %v", p.Rows[0])
+	}
+}
+
+// No place is kept for one that was evicted, though it meant to return.
+func TestNoPlaceForTheEvicted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(settles)
+	m := in(record.Evicted, 2, "c2", 2)
+	m.Returning = true
+	d.show(false, m)
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 1 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// A new leader decides nothing before it has read roster, orders and members, in
+// whatever order the answers come.
+func TestALeaderReadsEverythingFirst(t *testing.T) {
+	for last := range 3 {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
+		answers := []func(){
+			func() {
+				r := &record.Roster{Ver: 1, Entries: []record.Partition{{Name: "a"}}}
+				d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: r})
+			},
+			func() { d.answer(core.Get, core.OrdersCell, 0, core.NotFound) },
+			func() {
+				d.rev++
+				d.answer(core.List, core.MemberCell, 0, core.OK, entry(acks(2, "c2", 1, 5), d.rev))
+			},
+		}
+		for i, answer := range answers {
+			if i != last {
+				answer()
+			}
+		}
+		d.after(time.Second)
+		d.wantNone(core.Put, core.PlanCell, 0)
+		answers[last]()
+		if r := d.wrote().Rows[0]; r.Owner != 1 {
+			t.Errorf("the row is %v", r)
+		}
+	}
+}
+
+// A listing does not tell a leader that it is dead: what it reads of its own record
+// does, and until then it takes nothing from itself.
+func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.show(false, member(2, "c2", 1))
+	d.lead(1, nil, in(record.Dead, 1, "me", 100), member(2, "c2", 2))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A session that is ending, and waits for a handler, declares nobody dead and
+// writes no plan.
+func TestEndingLeadsNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	me := in(record.Dead, 1, "me", 100)
+	d.show(false, me)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, core.Entry{Member: me})
+	d.after(8 * time.Second)
+	d.wantNone(core.Put, core.MemberCell, 2)
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A leader that is alone and says LEFT writes no more plans.
+func TestWhoLeftLeadsNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.step(core.Event{Kind: core.Leave})
+	d.mute = true
+	d.step(core.Event{Kind: core.Closed})
+	if a := d.want(core.Put, core.MemberCell, 1); a.Member.State != record.Left {
+		t.Fatalf("it says %v", a.Member.State)
+	}
+	d.order(record.Orders{Ver: 1, Freeze: true})
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A leader that could not write the plan for as long as a lease lasts ends, and has
+// tried for the last time.
+func TestAFailingLeaderTriesNoMore(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
+	fails := func() {
+		d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	}
+	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"c2"}}, member(2, "c2", 1))
+	d.after(settles)
+	fails()
+	d.after(5100 * time.Millisecond)
+	fails()
+	d.after(100 * time.Millisecond)
+	if cause, _ := d.n.Ended(); cause != core.ByFailure {
+		t.Fatalf("it ends: %v", cause)
+	}
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// After a leader that ended on a bug the next one waits for the world to change. An
+// end of somebody who is in no plan is no change; a newcomer is.
+func TestWhatBreaksTheSpell(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
+	bug := in(record.Left, 9, "c9", 5)
+	bug.Bug = 5
+	d.lead(1, nil, bug)
+	d.after(settles)
+	d.show(false, in(record.Left, 8, "c8", 5))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// However fast they arrive, a plan follows the first of them within SettleMax.
+func TestArrivalsDoNotPutOffThePlan(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	for s := record.Session(2); s < 30; s++ {
+		d.show(false, member(s, fmt.Sprint("c", s), 1))
+		d.after(80 * time.Millisecond)
+	}
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// What the leader waits for are rows that are being stopped and those that have
+// somewhere to go.
+func TestWhatIsWaitedFor(t *testing.T) {
+	rows := []record.Row{revoking(2, 3), {To: 3, Rev: 5}, {Rev: 5}, {To: 1, Rev: 5}, {To: 1, Reason: record.Paused, Rev: 5}}
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: rows}, eager)
+	d.lead(5, nil, member(2, "c2", 1), member(3, "c3", 1))
+	got := ""
+	for _, w := range d.n.Waits() {
+		got += w.Name
+	}
+	if got != "abd" {
+		t.Errorf("it waits for %s", got)
+	}
+}
+
+// While the roster is to be read again, plans wait for it, though not for longer
+// than a heartbeat.
+func TestPlansWaitForTheRoster(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.after(settles)
+	d.step(core.Event{Kind: core.Gap})
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.show(false, member(2, "c2", 1))
+	d.after(time.Second)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(1100 * time.Millisecond)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who leads no more asks for nobody's record.
+func TestAFormerLeaderAsksForNobody(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.lead(1, nil, member(2, "c2", 1))
+	d.after(settles)
+	for gen := uint64(6); gen < 8; gen++ {
+		p := *d.n.Plan()
+		p.Gen, p.Write, p.Leader, p.Term, p.Rows = gen, gen, 2, 2, []record.Row{owned(9)}
+		d.seePlan(&p)
+	}
+	d.after(0)
+	d.wantNone(core.Get, core.MemberCell, 9)
+}
+
+// seePlan lets the watch show a plan, and in the same breath some members.
+func (d *desk) seePlan(p *record.Plan, ms ...*record.Member) {
+	ev := core.Event{Kind: core.Seen}
+	for _, m := range ms {
+		d.rev++
+		ev.Entries = append(ev.Entries, entry(m, d.rev))
+	}
+	d.rev++
+	ev.Entries = append(ev.Entries, core.Entry{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: p})
+	d.step(ev)
+}
+
+// newDeputy seats session 2 next to the leader, 1. It sees everybody.
+func newDeputy(t *testing.T, tune func(*core.Config), rows []record.Row, ms ...*record.Member) *desk {
+	t.Helper()
+	p := &record.Plan{Leader: 1, ID: 1, Members: []record.Session{1, 2}, Rows: rows}
+	for _, m := range ms {
+		p.Members = append(p.Members, m.Session)
+	}
+	d := newDesk(t, 2, p, tune)
+	r := &record.Roster{Ver: 1}
+	for i := range rows {
+		r.Entries = append(r.Entries, record.Partition{Name: string(rune('a' + i))})
+	}
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: r})
+	d.show(true, append(ms, member(1, "c1", 1))...)
+	return d
+}
+
+// claims lets the deputy claim the plan of a leader that is seen to be gone. What a
+// new leader asks lies on the desk then.
+func (d *desk) claims() {
+	d.t.Helper()
+	d.after(0)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	if d.wrote(); !d.n.Leads() {
+		d.t.Fatal("it does not lead")
+	}
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // it looks once more
+}
+
+// planIs makes the next plan of the leader, over these members.
+func (d *desk) planIs(members ...record.Session) *record.Plan {
+	p := *d.n.Plan()
+	p.Gen++
+	p.ID++
+	p.Write, p.Decided, p.Members = p.Gen, p.Gen, members
+	return &p
+}
+
+// A deputy that takes over makes its plan with its own reasons: those of a plan
+// that it has seen written since are answered, also where somebody in sight has no
+// place in any plan, or has gone with the news of it.
+func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
+	long := member(6, "c6", 1)
+	long.Lease = time.Minute
+	for name, c := range map[string]struct {
+		seen *record.Member // beside c3, which the plan takes in
+		then []*record.Member
+		why  core.Why
+	}{
+		"nobody else":         {nil, nil, core.WhyLeft},
+		"a lease too long":    {long, nil, core.WhyLeft},
+		"one that is gone":    {member(6, "c6", 1), []*record.Member{in(record.Left, 6, "c6", 2)}, core.WhyLeft},
+		"one that comes late": {member(6, "c6", 1), nil, core.WhyLeft | core.WhyJoined},
+	} {
+		d := newDeputy(t, nil, nil)
+		d.show(false, member(3, "c3", 1))
+		if c.seen != nil {
+			d.show(false, c.seen)
+		}
+		d.seePlan(d.planIs(1, 2, 3), c.then...)
+		d.show(false, in(record.Left, 1, "c1", 2))
+		d.claims()
+		d.lead(0, nil, member(3, "c3", 1))
+		d.after(settles)
+		if d.wrote(); d.why() != c.why {
+			t.Errorf("%s: the plan is because of: %v", name, d.why())
+		}
+	}
+}
+
+// News that no plan has answered are a deputy's as well.
+func TestADeputyKeepsNews(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, member(3, "c3", 1))
+	d.show(false, in(record.Left, 3, "c3", 2))
+	d.after(settles)
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.lead(0, nil)
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyLeft|core.WhyJoined {
+		t.Errorf("the plan is because of: %v", d.why())
+	}
+}
+
+// Of one that had ended before the deputy first saw it there is no news, though a
+// plan names it later.
+func TestALongEndedMemberIsNoNews(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, in(record.Dead, 3, "c3", 1))
+	d.seePlan(d.planIs(1, 2, 3))
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.lead(0, nil, in(record.Dead, 3, "c3", 1))
+	d.after(settles)
+	if d.wrote(); d.why() != core.WhyLeft {
+		t.Errorf("the plan is because of: %v", d.why())
+	}
+}
+
+// A plan for orders waits for suspects like any other, also where the place of the
+// dead is kept and nobody is missed.
+func TestOrdersWaitForSuspects(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1))
+	d.show(false, member(2, "c2", 2), member(3, "c3", 2))
+	d.after(3 * time.Second)
+	d.order(record.Orders{Ver: 1, Freeze: true})
+	d.after(50 * time.Millisecond)
+	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.show(false, member(3, "c3", 3))
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Who comes while a new leader still reads is followed by a quiet time that begins
+// when everybody is in sight.
+func TestNewsWhileALeaderReads(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	d.show(false, in(record.Left, 1, "c1", 2))
+	d.claims()
+	d.show(false, member(3, "c3", 1))
+	d.after(settles)
+	d.lead(0, nil, member(3, "c3", 2))
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(100 * time.Millisecond)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// reads answers what a new leader asks, where nothing has changed since the watch
+// showed it.
+func (d *desk) reads(es ...core.Entry) {
+	d.t.Helper()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.answer(core.List, core.MemberCell, 0, core.OK, es...)
+	d.step(core.Event{Kind: core.Listed})
+}
+
+// A deputy that saw a newcomer die, whom no plan has named, is done with that. When
+// later the leader dies, it asks anew who else is silent, and waits for it.
+func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
+	d := newDeputy(t, nil, nil, member(4, "c4", 1))
+	d.show(false, member(5, "c5", 1))
+	d.show(false, in(record.Dead, 5, "c5", 1))
+	d.show(false, member(1, "c1", 2), member(4, "c4", 2))
+	lead, other := entry(member(1, "c1", 2), d.rev-1), entry(member(4, "c4", 2), d.rev)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, lead) // asked for when the plan came
+	d.after(3 * time.Second)
+	d.answer(core.Get, core.MemberCell, 1, core.OK, lead)
+	d.answer(core.Get, core.MemberCell, 4, core.OK, other)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+	d.after(1900 * time.Millisecond)
+	d.show(false, in(record.Dead, 1, "c1", 2))
+	d.claims()
+	d.reads(other)
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A plan that a deputy sees ends its waiting for those who were silent at a death
+// before, though a newcomer is in sight that it does not name; the next death asks
+// anew.
+func TestAPlanEndsADeputysSuspicion(t *testing.T) {
+	for _, state := range []record.MemberState{record.Left, record.Dead} {
+		d := newDeputy(t, nil, nil, member(3, "c3", 1), member(4, "c4", 1))
+		d.show(false, member(3, "c3", 2), member(4, "c4", 2))
+		other := entry(member(4, "c4", 2), d.rev)
+		d.after(1500 * time.Millisecond)
+		d.show(false, member(1, "c1", 2))
+		d.after(1400 * time.Millisecond)
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+		d.show(false, member(5, "c5", 1))
+		d.show(false, in(record.Dead, 3, "c3", 2))
+		d.seePlan(d.planIs(1, 2, 4))
+		d.show(false, in(state, 1, "c1", 3))
+		d.claims()
+		d.reads(other)
+		d.after(settles)
+		if _, ok := d.call(core.Put, core.PlanCell, 0); ok != (state == record.Left) {
+			t.Errorf("the leader's state is %v: a plan at once: %v", state, ok)
+		}
+	}
+}
+
+// A listing that was asked for before the claim does not show everybody who had
+// joined by then: a new leader waits for the next.
+func TestAnOldListingDoesNotCount(t *testing.T) {
+	d := listing(t, nil)
+	d.show(false, in(record.Left, 1, "c1", 9))
+	d.claims()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.step(core.Event{Kind: core.Listed})
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// If that old one fails, the next counts.
+func TestAnOldListingThatFails(t *testing.T) {
+	d := listing(t, nil)
+	d.show(false, in(record.Left, 1, "c1", 9))
+	d.claims()
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+	d.step(core.Event{Kind: core.Listed})
+	d.answer(core.List, core.MemberCell, 0, core.Unknown)
+	d.after(100 * time.Millisecond)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(settles)
+	d.wantNone(core.List, core.MemberCell, 0)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A deputy asks for nobody by name: that is for the leader.
+func TestADeputyAsksForNoOwner(t *testing.T) {
+	d := listing(t, []record.Row{owned(9)})
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.after(0)
+	d.wantNone(core.Get, core.MemberCell, 9)
+}
+
+// listing brings a deputy to where it lists the members once more.
+func listing(t *testing.T, rows []record.Row) *desk {
+	t.Helper()
+	d := newDeputy(t, nil, rows)
+	for seq := range uint64(5) {
+		d.after(beat)
+		d.show(false, member(1, "c1", 2+seq))
+		if slices.ContainsFunc(d.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell }) {
+			d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+		}
+	}
+	return d
+}
+
+// A roster that has been waited for since the group began is not waited for again:
+// the first was refused, and of the second nobody knows whether it was the leader's
+// own.
+func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
+	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Fresh: true, Era: inc}
+	l := &leader{n: core.New(cfg), now: 1, cells: map[core.Key]core.Entry{}, listing: []record.Partition{{Name: "a"}}, refuses: true}
+	l.step(core.Event{Kind: core.Begin})
+	l.advance(4 * time.Second)
+	l.refuses, l.forgets, l.deaf = false, true, true
+	l.step(core.Event{Kind: core.Listed, Flag: true, Listing: l.listing})
+	l.show(core.Entry{Key: core.Key{Cell: core.RosterCell}, Roster: &record.Roster{Ver: inc<<32 + 1, Entries: l.listing}})
+	if p := l.plan(); len(p.Rows) != 1 || p.Rows[0].Owner != me {
+		t.Errorf("the rows are %v", p.Rows)
+	}
+}
+
+// The record of an ended session is kept for as long as the plan names it.
+func TestWhoIsNamedIsNotDeleted(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Hour))
+	m := in(record.Left, 2, "c2", 5)
+	m.Returning = true
+	d.lead(0, nil, m)
+	d.after(11 * time.Minute)
+	d.wantNone(core.Delete, core.MemberCell, 2)
+}
+
+// Of rows whose tokens are used up the first is told, by number and name.
+func TestTheFirstWornRowIsTold(t *testing.T) {
+	worn := record.Row{To: 1, Token: record.MakeToken(inc, 1<<32-1), Rev: 5}
+	fresh := record.Row{To: 1, Rev: 5}
+	for first, rows := range [][]record.Row{{worn, worn}, {fresh, worn}} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: rows}, nil)
+		d.lead(2, nil)
+		i := slices.IndexFunc(d.told, func(a core.Action) bool { return a.Note == core.NoteWorn })
+		if i < 0 || d.told[i].ID != record.ID(first) || d.told[i].Name != string(rune('a'+first)) {
+			t.Errorf("row %d is worn; told: %v", first, d.notes)
+		}
+	}
+}
+
+// A leader does not declare itself dead, however long nothing of it is written.
+func TestALeaderDoesNotDeclareItselfDead(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.mute = true
+	d.after(8 * time.Second)
+	for _, a := range d.calls {
+		if a.Key.Session == 1 && a.Verb == core.Put && a.Member.State == record.Dead {
+			t.Error("it declares itself dead")
+		}
+	}
+}
+
+// Of a lease that is too long the leader tells, and nobody else.
+func TestADeputyDoesNotTellOfLongLeases(t *testing.T) {
+	d := newDeputy(t, nil, nil)
+	long := member(6, "c6", 1)
+	long.Lease = time.Minute
+	d.show(false, long)
+	if slices.Contains(d.notes, core.NoteLongLease) {
+		t.Error("a deputy tells of it")
+	}
+}
+
+// No place is kept for a member whose record is gone.
+func TestNoPlaceForTheAbsent(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
+	d.lead(0, nil, member(2, "c2", 1))
+	d.after(settles)
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.after(settles)
+	if p := d.wrote(); len(p.Members) != 1 {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
+
+// One heir takes one place, though two of its name have ended.
+func TestOneHeirOnePlace(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+	d.lead(0, nil, in(record.Left, 2, "c2", 5), in(record.Left, 3, "c2", 5), member(4, "c2", 1))
+	d.after(settles)
+	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
+		t.Errorf("the plan is over %v", p.Members)
+	}
+}
