@@ -559,6 +559,22 @@ func TestStartsWithTheFirstRead(t *testing.T) {
 	l.waits(100 * time.Millisecond)
 	l.takes(found)
 	l.ask(l.did(core.DoStart), "it does not start again")
+
+	// Nor does it matter that the same read is to claim the plan.
+	l = newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(found)
+	l.takes(core.Event{Kind: core.Jumped})
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.takes(core.Event{Kind: core.Seen, Entries: []core.Entry{isMember(2, 1, record.Left)}})
+	l.reply(core.Put, core.Event{Rev: 2})
+	l.reply(core.Put, core.Event{Rev: 3})
+	l.ask(l.noted(core.NoteResumed), "it does not resume")
+	l.takes(core.Event{Kind: core.Server, Text: "s1"})
+	l.takes(found)
+	l.ask(l.did(core.DoStart), "it does not start again")
+	claims := func(a core.Action) bool { return a.Plan != nil && a.Plan.Leader == me }
+	l.ask(slices.ContainsFunc(l.acts, claims), "it does not claim the plan")
 }
 
 // A source that does not answer is not asked again: one question is enough. One
@@ -710,6 +726,16 @@ func TestOrdersSeenDuringTheRead(t *testing.T) {
 	d.running("another revision")
 	d.answer(core.Get, core.OrdersCell, 0, core.OK, core.Entry{Orders: &record.Orders{Ver: 2}, Rev: at})
 	d.running("the same revision")
+}
+
+// Orders without a version are somebody else's work: nobody obeys them, and
+// nothing is lost.
+func TestOrdersWithoutAVersionAreNoLoss(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(1, &record.Orders{Add: []string{"b"}})
+	d.after(time.Second)
+	d.running("orders of version 0")
+	d.wantNone(core.Put, core.RosterCell, 0)
 }
 
 // A partition is taken for removed when several listings of the broker in a row
