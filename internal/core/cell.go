@@ -261,7 +261,7 @@ func (n *Node) nextIncarnation(seen uint32) uint32 {
 // somebody did so already. The rows stay as they were found: whoever leads next
 // frees them as their owners' records allow.
 func (n *Node) bumpPlan(ev *Event) {
-	next := &record.Plan{Term: 1, Hold: !mutNoHold, Mode: n.cfg.Mode}
+	next := &record.Plan{Term: 1, Mode: n.cfg.Mode}
 	var prev Rev
 	if ev.Outcome == OK {
 		e := &ev.Entries[0]

@@ -16,7 +16,6 @@ func (n *Node) askSource() {
 	if !l.asking && n.reached(l.ask) {
 		l.asking, l.ask = true, n.now.Add(n.cfg.Ask)
 		n.do(Action{Do: DoAsk})
-		n.reached(l.ask)
 	}
 }
 

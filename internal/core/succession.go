@@ -104,5 +104,4 @@ func (n *Node) create() {
 		Leader:      n.cfg.Session,
 		Server:      n.server,
 	}, 0)
-	n.creates = false
 }

@@ -1,0 +1,764 @@
+package core_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// gone is the record of somebody who has left.
+func gone(s record.Session, name string, seq uint64) *record.Member {
+	m := member(s, name, seq)
+	m.State = record.Left
+	return m
+}
+
+// showPlan lets the watch show a plan.
+func (d *desk) showPlan(p *record.Plan) {
+	d.rev++
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: p}}})
+}
+
+// showRoster lets the watch show a roster.
+func (d *desk) showRoster(r *record.Roster) {
+	d.rev++
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.RosterCell}, Rev: d.rev, Roster: r}}})
+}
+
+// showOrders lets the watch show orders.
+func (d *desk) showOrders(o *record.Orders) {
+	d.rev++
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.OrdersCell}, Rev: d.rev, Orders: o}}})
+}
+
+// readPlan answers the read of the plan with the plan that is known.
+func (d *desk) readPlan() {
+	d.t.Helper()
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
+}
+
+// readRoster answers the read of the roster with these partitions.
+func (d *desk) readRoster(parts ...string) {
+	d.t.Helper()
+	r := &record.Roster{Ver: 1}
+	for _, p := range parts {
+		r.Entries = append(r.Entries, record.Partition{Name: p})
+	}
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: r})
+}
+
+// running tells that the session has not ended.
+func (d *desk) running(what string) {
+	d.t.Helper()
+	if cause, _ := d.n.Ended(); cause != core.NotEnded {
+		d.t.Fatalf("%s: it ends: %v", what, cause)
+	}
+}
+
+// unjoined begins a session that has not joined: its first record is not answered.
+func unjoined(t *testing.T) *desk {
+	cfg := &core.Config{Session: 1, Name: "me", Timing: core.DefaultTiming(), Era: inc, Fresh: true}
+	d := &desk{t: t, n: core.New(cfg), now: 1e9, rev: 100, mute: true}
+	d.step(core.Event{Kind: core.Begin})
+	return d
+}
+
+// joined begins a session that has joined, and reads the plan for the first time.
+func joined(t *testing.T) *desk {
+	d := unjoined(t)
+	d.mute = false
+	d.answer(core.Put, core.MemberCell, 1, core.OK)
+	return d
+}
+
+// Before it has joined, a session reads nothing: it would notice no loss.
+func TestNothingIsReadBeforeJoining(t *testing.T) {
+	d := unjoined(t)
+	d.step(core.Event{Kind: core.Gap})
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.answer(core.Put, core.MemberCell, 1, core.OK)
+	d.want(core.Get, core.PlanCell, 0)
+}
+
+// The first plan of a group is the first in everything, and led by who makes it.
+func TestFirstPlan(t *testing.T) {
+	d := joined(t)
+	d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+	a := d.want(core.Put, core.PlanCell, 0)
+	p := *a.Plan
+	if p.Write == 0 || a.Prev != 0 {
+		t.Errorf("it writes number %d over %d", p.Write, a.Prev)
+	}
+	if p.Incarnation != inc || p.Gen != 1 || p.Decided != 1 || p.Term != 1 || p.Hold || p.Leader != 1 {
+		t.Errorf("it makes %+v", p)
+	}
+}
+
+// Whoever is to read again, because its watch broke off during the read, makes no
+// plan before it has; and none at all if a watch has shown one by then.
+func TestNoFirstPlanBeforeTheLastRead(t *testing.T) {
+	for _, shown := range []bool{false, true} {
+		d := joined(t)
+		d.step(core.Event{Kind: core.Gap})
+		d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+		d.wantNone(core.Put, core.PlanCell, 0)
+		p := &record.Plan{Incarnation: inc, Gen: 5, Decided: 5, Term: 1, Write: 1, Leader: 2, Members: []record.Session{2}}
+		if shown {
+			d.showPlan(p)
+			d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: p, Rev: d.rev})
+			d.after(100 * time.Millisecond)
+			d.wantNone(core.Put, core.PlanCell, 0)
+		} else {
+			d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+			d.want(core.Put, core.PlanCell, 0)
+		}
+	}
+}
+
+// Each write of a plan has an identity of its own, also of the same generation:
+// that is how a reader knows whether the store still has the one that it saw.
+func TestEachWriteOfAPlanIsAnother(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	at := d.rev
+	d.lead(0, nil)
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	a := d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+	d.readPlan()
+	d.after(100 * time.Millisecond)
+	b := d.want(core.Put, core.PlanCell, 0)
+	if a.Prev != at {
+		t.Errorf("it writes over %d, not over %d, which it has read", a.Prev, at)
+	}
+	if a.Plan.Gen != b.Plan.Gen || a.Plan.Write == b.Plan.Write || a.Plan.Write == d.n.Plan().Write || b.Plan.Write == d.n.Plan().Write {
+		t.Errorf("number %d, then %d", a.Plan.Write, b.Plan.Write)
+	}
+}
+
+// After a write whose outcome nobody knows nothing is written before the plan has
+// been read, however often that fails.
+func TestNoPlanInDoubt(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+	for range 5 {
+		d.after(150 * time.Millisecond)
+		d.answer(core.Get, core.PlanCell, 0, core.Unknown)
+		d.wantNone(core.Put, core.PlanCell, 0)
+	}
+	d.after(150 * time.Millisecond)
+	d.readPlan()
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// A leader whose writes fail for as long as W ends. One that wrote, or found that
+// somebody did, begins to count anew.
+func TestOneFailedWriteEndsNobody(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		play func(d *desk, late *record.Plan)
+	}{
+		{"its next write arrives", func(d *desk, late *record.Plan) {
+			d.readPlan()
+			d.after(100 * time.Millisecond)
+			d.answer(core.Put, core.PlanCell, 0, core.OK)
+		}},
+		{"the first arrived late, so the next conflicts", func(d *desk, late *record.Plan) {
+			d.readPlan()
+			d.after(100 * time.Millisecond)
+			d.answer(core.Put, core.PlanCell, 0, core.Conflict)
+			d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: late})
+		}},
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+		d.lead(0, nil)
+		d.show(false, member(2, "c2", 1))
+		d.after(100 * time.Millisecond)
+		late := d.answer(core.Put, core.PlanCell, 0, core.Unknown).Plan
+		c.play(d, late)
+		for i := range 10 {
+			d.after(time.Second)
+			d.show(false, member(2, "c2", uint64(2+i)))
+		}
+		d.running(c.name)
+	}
+
+	// Nor does it count what failed before it led.
+	d := newDesk(t, 1, &record.Plan{Members: []record.Session{1}}, nil)
+	d.readRoster()
+	d.readPlan()
+	claim := d.answer(core.Put, core.PlanCell, 0, core.Unknown).Plan
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: claim})
+	d.lead(0, nil)
+	d.after(10 * time.Second)
+	d.running("its claim arrived")
+}
+
+// A claim is a term of its own, over the plan just read.
+func TestClaim(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.show(true, gone(1, "c1", 3))
+	d.readPlan()
+	read := d.rev
+	a := d.want(core.Put, core.PlanCell, 0)
+	if p := a.Plan; p.Leader != 2 || p.Term != 2 || p.Gen != 6 || a.Prev != read {
+		t.Errorf("it claims with %+v over %d, not %d", p, a.Prev, read)
+	}
+}
+
+// A leader whose record was not found, and is there after all, is not robbed: a
+// claim that failed is not repeated.
+func TestNoSecondClaimOnALeaderThatIsThere(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.answer(core.Get, core.MemberCell, 1, core.NotFound)
+	d.show(false, member(1, "c1", 3))
+	d.readPlan() // to claim it
+	d.answer(core.Put, core.PlanCell, 0, core.Conflict)
+	next := *d.n.Plan()
+	next.Gen, next.Write = 6, 2
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: &next})
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// A new leader decides nothing by what it read before it led: not by a roster that
+// it knew, nor by a roster or a listing that it asked for before its claim.
+func TestNewLeaderReadsEverythingAnew(t *testing.T) {
+	roster := &record.Roster{Ver: 1, Entries: []record.Partition{{Name: "a"}}}
+	for _, early := range []bool{true, false} { // it has the roster before it claims
+		d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+		if early {
+			d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: roster})
+		}
+		d.show(true, gone(1, "c1", 3))
+		d.readPlan()
+		d.answer(core.Put, core.PlanCell, 0, core.OK)
+		d.readPlan()
+		d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
+		d.answer(core.List, core.MemberCell, 0, core.OK)
+		if !early {
+			d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: roster})
+		}
+		d.after(4 * time.Second)
+		d.wantNone(core.Put, core.PlanCell, 0)
+		d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: roster})
+		d.after(4 * time.Second)
+		d.want(core.Put, core.PlanCell, 0)
+	}
+
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.step(core.Event{Kind: core.Gap}) // so it lists, as a deputy
+	d.readPlan()
+	d.show(true, gone(1, "c1", 3))
+	d.readPlan() // to claim it
+	d.answer(core.Put, core.PlanCell, 0, core.OK)
+	d.answer(core.List, core.MemberCell, 0, core.OK)
+	d.want(core.List, core.MemberCell, 0)
+}
+
+// A leader that reads its claim back, because nobody knew whether it arrived, has
+// all rows of the plan, though members read only their own.
+func TestLeaderHasAllRows(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Members: []record.Session{1}, Rows: []record.Row{owned(1), owned(1)}}, nil)
+	d.readRoster("a", "b")
+	d.readPlan()
+	claim := d.answer(core.Put, core.PlanCell, 0, core.Unknown).Plan
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: encoded(t, claim)})
+	d.lead(2, nil)
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	if p := d.want(core.Put, core.PlanCell, 0).Plan; len(p.Rows) != 2 || p.Rows[0].Owner != 1 || p.Rows[1].Owner != 1 {
+		t.Errorf("its plan has the rows %+v", p.Rows)
+	}
+}
+
+// encoded is p as a store gives it: with its rows still encoded.
+func encoded(t *testing.T, p *record.Plan) *record.Plan {
+	t.Helper()
+	b, err := record.Encode(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err = record.OpenPlan(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A leader's plan arrives after all, and grants to somebody whose record has been
+// deleted since: it asks for that one, and goes by what it finds.
+func TestLatePlanNamesSomebodyForgotten(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Orders: 1, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
+	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"me"}})
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	late := d.answer(core.Put, core.PlanCell, 0, core.Unknown).Plan
+	if late.Rows[0].Owner != 2 {
+		t.Fatalf("it grants %+v", late.Rows[0])
+	}
+	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.showPlan(late)
+	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: late, Rev: d.rev})
+	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
+	d.after(100 * time.Millisecond)
+	if !slices.Contains(d.notes, core.NoteLost) {
+		t.Errorf("it does not notice the loss: %v", d.notes)
+	}
+}
+
+// A plan is read now and then though the watch is quiet: seldom while the leader's
+// heartbeats come in, soon when they do not.
+func TestPlanIsPolled(t *testing.T) {
+	d := newDesk(t, 6, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4, 5, 6}}, nil)
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
+	d.show(false, member(1, "c1", 1))
+	d.after(2 * time.Second) // nothing was known of the leader yet
+	d.show(false, member(1, "c1", 2))
+	d.readPlan()
+	for i := range 19 {
+		d.after(time.Second)
+		d.wantNone(core.Get, core.PlanCell, 0)
+		d.show(false, member(1, "c1", uint64(3+i)))
+	}
+	d.after(time.Second)
+	d.readPlan()
+	d.after(3 * time.Second) // the leader is silent
+	next := *d.n.Plan()
+	next.Gen, next.Write = 6, 2
+	d.showPlan(&next)
+	d.after(2*time.Second - 1)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.after(1)
+	d.want(core.Get, core.PlanCell, 0)
+}
+
+// How long somebody waits for those ahead in line counts from when the leader of
+// this very plan was seen to be gone.
+func TestVacancyCountsFromItsBeginning(t *testing.T) {
+	// The leader's record was not found, and was there after all.
+	d := newDesk(t, 3, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+	d.show(false, member(2, "c2", 1))
+	d.answer(core.Get, core.MemberCell, 1, core.NotFound)
+	d.after(50 * time.Millisecond)
+	d.show(false, member(1, "c1", 3))
+	d.after(time.Second)
+	d.show(false, gone(1, "c1", 4))
+	d.after(99 * time.Millisecond)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.after(time.Millisecond)
+	d.want(core.Get, core.PlanCell, 0)
+
+	// Its successor has left as well.
+	d = newDesk(t, 4, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4}}, nil)
+	d.show(false, gone(1, "c1", 1), member(2, "c2", 1), member(3, "c3", 1))
+	d.after(50 * time.Millisecond)
+	d.show(false, gone(2, "c2", 2))
+	d.after(25 * time.Millisecond)
+	next := *d.n.Plan()
+	next.Gen, next.Write, next.Leader = 6, 2, 2
+	d.showPlan(&next)
+	d.after(99 * time.Millisecond)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.after(time.Millisecond)
+	d.want(core.Get, core.PlanCell, 0)
+}
+
+// Who has been silent for as long as O is not waited for in line.
+func TestOverdueAreNotWaitedFor(t *testing.T) {
+	const o = 2600 * time.Millisecond
+	for silent, waits := range map[time.Duration]bool{o: false, o - 1: true} {
+		d := newDesk(t, 3, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
+		d.show(false, member(2, "c2", 1), member(1, "c1", 1))
+		d.after(time.Second)
+		d.show(false, member(1, "c1", 2))
+		d.after(silent - time.Second)
+		if _, ok := d.call(core.Get, core.PlanCell, 0); ok {
+			d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}, Entries: []core.Entry{{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: d.n.Plan()}}})
+		}
+		d.show(false, gone(1, "c1", 3))
+		if _, ok := d.call(core.Get, core.PlanCell, 0); ok == waits {
+			t.Errorf("silent for %v: it claims at once: %v", silent, ok)
+		}
+	}
+}
+
+// A leader that is silent is read before it is declared dead: while that read
+// fails, nobody knows whether it is.
+func TestSilentLeaderIsReadFirst(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.show(true, member(1, "c1", 3))
+	for range 100 {
+		d.after(100 * time.Millisecond)
+		if _, ok := d.call(core.Get, core.MemberCell, 1); ok {
+			d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.MemberCell, Session: 1}, Outcome: core.Unknown})
+		}
+		d.wantNone(core.Put, core.MemberCell, 1)
+	}
+}
+
+// No leader declares itself dead, whatever the kernel is said to have seen.
+func TestNoLeaderDeclaresItselfDead(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.mute = true
+	d.step(core.Event{Kind: core.Proven, Session: 1})
+	if a, ok := d.call(core.Put, core.MemberCell, 1); ok && a.Member.State != record.Live {
+		t.Errorf("it writes %+v", a.Member)
+	}
+}
+
+// A watch shows late what was: a plan of an earlier incarnation, or an earlier
+// generation, is a reason to read, and nothing else.
+func TestOldPlansAreLate(t *testing.T) {
+	for _, c := range []record.Plan{
+		{Incarnation: inc - 1, Gen: 9, Write: 9},
+		{Incarnation: inc, Gen: 4, Write: 1}, // whatever it says of itself
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+		at := d.rev
+		d.lead(0, nil)
+		d.after(100 * time.Millisecond)
+		c.Leader = 1
+		d.showPlan(&c)
+		d.running("an old plan")
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan(), Rev: at})
+		d.running("an old plan")
+		d.show(false, member(2, "c2", 1))
+		d.after(100 * time.Millisecond)
+		if a := d.want(core.Put, core.PlanCell, 0); a.Prev != at {
+			t.Errorf("it writes over %d, not %d", a.Prev, at)
+		}
+	}
+}
+
+// The plan that is known, in another revision, is that plan: what is written next
+// is written over that revision.
+func TestSamePlanInAnotherRevision(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(0, nil)
+	d.showPlan(d.n.Plan())
+	at := d.rev
+	d.show(false, member(2, "c2", 1))
+	d.after(100 * time.Millisecond)
+	if a := d.want(core.Put, core.PlanCell, 0); a.Prev != at {
+		t.Errorf("it writes over %d, not %d", a.Prev, at)
+	}
+}
+
+// A loss gives the plan a new incarnation, a hold and no leader; where there is no
+// plan any more, it is a first one.
+func TestNewIncarnation(t *testing.T) {
+	for _, found := range []bool{true, false} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Mode: record.Eager, Rows: []record.Row{owned(1)}}, func(c *core.Config) {
+			c.Era, c.Mode = 3, record.Eager
+		})
+		other := *d.n.Plan()
+		other.Write, other.Term, other.Gen = 99, 8, 4
+		d.step(core.Event{Kind: core.Gap})
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: &other})
+		if !slices.Contains(d.notes, core.NoteLost) {
+			t.Fatal("it does not notice the loss")
+		}
+		want := record.Plan{Incarnation: inc + 1, Gen: 1, Decided: 1, Term: 1, Hold: true, Mode: record.Eager}
+		if found {
+			d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: &other})
+			want.Gen, want.Decided, want.Term = 5, 5, 8
+		} else {
+			d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+		}
+		p := d.want(core.Put, core.PlanCell, 0).Plan
+		if p.Incarnation != want.Incarnation || p.Gen != want.Gen || p.Decided != want.Decided || p.Term != want.Term ||
+			!p.Hold || p.Leader != 0 || p.Mode != want.Mode || found != (len(p.Rows) == 1) {
+			t.Errorf("found %v: it writes %+v", found, p)
+		}
+	}
+}
+
+// A session that is ending, and waits for a handler, reads nothing more, adopts no
+// plan, and neither claims nor creates one.
+func TestEndingSessionLetsThePlanBe(t *testing.T) {
+	fence := func(d *desk) {
+		me := member(3, "me", 100)
+		me.State = record.Dead
+		d.show(false, me)
+		d.answer(core.Get, core.MemberCell, 3, core.OK, core.Entry{Member: me})
+		if cause, ended := d.n.Ended(); cause != core.ByFence || ended {
+			t.Fatalf("it is %v, over: %v", cause, ended)
+		}
+	}
+	start := func() *desk {
+		d := newDesk(t, 3, &record.Plan{Leader: 1, Members: []record.Session{1, 3}, Rows: []record.Row{owned(3)}}, nil)
+		d.readRoster("a")
+		return d
+	}
+
+	d := start()
+	fence(d)
+	d.after(4 * time.Second)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	d.show(false, gone(1, "c1", 2))
+	d.after(time.Second)
+	d.wantNone(core.Get, core.PlanCell, 0)
+	next := *d.n.Plan()
+	next.Gen, next.Write, next.Leader = 6, 2, 3
+	d.showPlan(&next)
+	if slices.Contains(d.notes, core.NoteLead) || d.n.Leads() {
+		t.Error("it leads")
+	}
+	d.step(core.Event{Kind: core.Gap})
+	d.wantNone(core.Get, core.RosterCell, 0)
+	d.wantNone(core.List, core.MemberCell, 0)
+
+	d = start()
+	d.show(false, gone(1, "c1", 2))
+	d.want(core.Get, core.PlanCell, 0) // to claim it
+	fence(d)
+	d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}, Entries: []core.Entry{{Key: core.Key{Cell: core.PlanCell}, Rev: d.rev, Plan: d.n.Plan()}}})
+	d.wantNone(core.Put, core.PlanCell, 0)
+}
+
+// What a plan grants is started at once, also by who reads it while another read
+// is asked for. A session whose lease is back starts with the first read that was
+// sent since, also if the one before failed.
+func TestStartsWithTheFirstRead(t *testing.T) {
+	read := core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}}
+	l := newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(core.Event{Kind: core.Gap})
+	found := read
+	found.Entries = shows(aPlan(1, 2, record.Owned, 1, 1)).Entries
+	l.takes(found)
+	l.ask(l.did(core.DoStart), "it does not start what it owns")
+
+	l = newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(found)
+	l.takes(core.Event{Kind: core.Jumped})
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.reply(core.Put, core.Event{Rev: 2})
+	l.reply(core.Put, core.Event{Rev: 3})
+	l.ask(l.noted(core.NoteResumed), "it does not resume")
+	failed := read
+	failed.Outcome = core.Unknown
+	l.takes(failed)
+	l.waits(100 * time.Millisecond)
+	l.takes(found)
+	l.ask(l.did(core.DoStart), "it does not start again")
+
+	// Nor does it matter that the same read is to claim the plan.
+	l = newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(found)
+	l.takes(core.Event{Kind: core.Jumped})
+	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
+	l.takes(core.Event{Kind: core.Seen, Entries: []core.Entry{isMember(2, 1, record.Left)}})
+	l.reply(core.Put, core.Event{Rev: 2})
+	l.reply(core.Put, core.Event{Rev: 3})
+	l.ask(l.noted(core.NoteResumed), "it does not resume")
+	l.takes(core.Event{Kind: core.Server, Text: "s1"})
+	l.takes(found)
+	l.ask(l.did(core.DoStart), "it does not start again")
+	claims := func(a core.Action) bool { return a.Plan != nil && a.Plan.Leader == me }
+	l.ask(slices.ContainsFunc(l.acts, claims), "it does not claim the plan")
+}
+
+// A source that does not answer is not asked again: one question is enough. One
+// that has answered is asked now and then.
+func TestSourceIsAskedOnce(t *testing.T) {
+	l := newLone(t, nil)
+	l.takes(names("q0"))
+	l.takes(shows(aPlan(1, me, record.Owned, 1, 0)))
+	asks := 0
+	// answers ends every call as soon as it is made.
+	answers := func() {
+		for {
+			for _, a := range l.acts {
+				if a.Do == core.DoAsk {
+					asks++
+				}
+			}
+			if len(l.calls) == 0 {
+				return
+			}
+			a := l.calls[0]
+			l.calls = l.calls[1:]
+			ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key}
+			switch {
+			case a.Verb == core.Put:
+				ev.Rev = core.Rev(l.now)
+			case a.Verb == core.List:
+			case a.Key.Cell == core.PlanCell:
+				ev.Entries = []core.Entry{{Key: a.Key, Rev: 101, Plan: l.n.Plan()}}
+			case a.Key.Cell == core.RosterCell:
+				ev.Entries = names("q0").Entries
+			default:
+				ev.Outcome = core.NotFound
+			}
+			l.takes(ev)
+		}
+	}
+	answers()
+	for range 80 {
+		l.waits(time.Second)
+		answers()
+	}
+	if asks != 1 {
+		t.Errorf("it asked %d times", asks)
+	}
+	l.takes(core.Event{Kind: core.Listed, Listing: []record.Partition{{Name: "q0"}}})
+	answers()
+	if asks != 2 {
+		t.Errorf("it asked %d times, with an answer after 80 s", asks)
+	}
+}
+
+// The roster is written over the newest version known, one version higher; and
+// plans follow it without waiting for a watch to show it.
+func TestRosterIsWrittenOverTheNewest(t *testing.T) {
+	entries := []record.Partition{{Name: "a"}}
+	for _, c := range []struct {
+		name  string
+		shown []record.Roster
+		at    int // which of them is the newest; -1: the one read before
+		ver   uint64
+	}{
+		{"an old one", []record.Roster{{Ver: 0}}, -1, inc<<32 + 1},
+		{"the same in another revision", []record.Roster{{Ver: 1, Entries: entries}}, 0, inc<<32 + 1},
+		{"a newer one, and an old one", []record.Roster{{Ver: inc<<32 + 5, Entries: entries}, {Ver: 1, Entries: entries}}, 0, inc<<32 + 6},
+	} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(1)}}, nil)
+		at := d.rev + 1 // of the answer that comes next
+		d.lead(1, nil)
+		for i := range c.shown {
+			d.showRoster(&c.shown[i])
+			if i == c.at {
+				at = d.rev
+			}
+		}
+		d.showOrders(&record.Orders{Ver: 1, Add: []string{"b"}})
+		a := d.answer(core.Put, core.RosterCell, 0, core.OK)
+		if a.Prev != at || a.Roster.Ver != c.ver || len(a.Roster.Entries) != 2 {
+			t.Errorf("%s: it writes %+v over %d, not version %d over %d", c.name, a.Roster, a.Prev, c.ver, at)
+		}
+		d.after(100 * time.Millisecond)
+		if p := d.want(core.Put, core.PlanCell, 0).Plan; p.Roster != c.ver || len(p.Rows) != 2 {
+			t.Errorf("%s: the plan obeys roster %d and has the rows %v", c.name, p.Roster, p.Rows)
+		}
+	}
+}
+
+// A roster that somebody else wrote is compared with source and orders like one's
+// own; and after a conflict the one that is there is read first.
+func TestForeignRosterIsCorrected(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(1, nil)
+	d.showRoster(&record.Roster{Ver: 2, Entries: []record.Partition{{Name: "a", Removed: true}}})
+	a := d.answer(core.Put, core.RosterCell, 0, core.Conflict)
+	if len(a.Roster.Entries) != 1 || a.Roster.Entries[0].Removed {
+		t.Errorf("it writes %+v", a.Roster)
+	}
+	d.wantNone(core.Put, core.RosterCell, 0)
+	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 3, Entries: []record.Partition{{Name: "a", Removed: true}}}})
+	at := d.rev
+	if a := d.want(core.Put, core.RosterCell, 0); a.Prev != at {
+		t.Errorf("it writes over %d, not %d", a.Prev, at)
+	}
+}
+
+// A roster older than the plan's is a loss, for a leader too, unless a hold has
+// made sure that nobody runs anything.
+func TestOldRosterIsALoss(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Hold: hold}, nil)
+		d.answer(core.Get, core.RosterCell, 0, core.NotFound)
+		if lost := slices.Contains(d.notes, core.NoteLost); lost == hold {
+			t.Errorf("hold %v, lost %v", hold, lost)
+		}
+	}
+}
+
+// Plans wait a heartbeat for a roster that cannot be written, each time anew.
+func TestPlansWaitForTheRosterEachTime(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(1, nil)
+	d.after(10 * time.Second)
+	d.showOrders(&record.Orders{Ver: 1, Add: []string{"b"}})
+	d.want(core.Put, core.RosterCell, 0) // nobody answers
+	d.after(2*time.Second - 1)
+	d.wantNone(core.Put, core.PlanCell, 0)
+	d.after(1)
+	d.want(core.Put, core.PlanCell, 0)
+}
+
+// Orders that a watch has shown during the read are not lost because the read has
+// that version in another revision: it is read again.
+func TestOrdersSeenDuringTheRead(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Orders: 1}, nil)
+	d.lead(0, &record.Orders{Ver: 1})
+	d.step(core.Event{Kind: core.Gap})
+	d.showOrders(&record.Orders{Ver: 2})
+	at := d.rev
+	d.answer(core.Get, core.OrdersCell, 0, core.OK, core.Entry{Orders: &record.Orders{Ver: 2}, Rev: at - 1})
+	d.running("another revision")
+	d.answer(core.Get, core.OrdersCell, 0, core.OK, core.Entry{Orders: &record.Orders{Ver: 2}, Rev: at})
+	d.running("the same revision")
+}
+
+// Orders without a version are somebody else's work: nobody obeys them, and
+// nothing is lost.
+func TestOrdersWithoutAVersionAreNoLoss(t *testing.T) {
+	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
+	d.lead(1, &record.Orders{Add: []string{"b"}})
+	d.after(time.Second)
+	d.running("orders of version 0")
+	d.wantNone(core.Put, core.RosterCell, 0)
+}
+
+// A partition is taken for removed when several listings of the broker in a row
+// lack it, each since it was there: not when a source lists only what it knows, nor
+// for listings of the time when it was removed.
+func TestMissesCount(t *testing.T) {
+	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "b"})
+	listed := func(complete bool, want bool) {
+		t.Helper()
+		l.step(core.Event{Kind: core.Listed, Flag: complete, Listing: []record.Partition{{Name: "a"}}})
+		l.advance(time.Second)
+		if got := l.entries(); len(got) != 2 || got[1].Removed == want {
+			t.Errorf("the roster is %v", got)
+		}
+	}
+	for range 4 {
+		listed(false, true)
+	}
+	listed(true, true)
+	listed(true, true)
+	listed(true, false)
+	for range 4 {
+		listed(true, false)
+	}
+	l.order(record.Orders{Add: []string{"b"}})
+	l.order(record.Orders{})
+	if got := l.entries(); len(got) != 2 || got[1].Removed {
+		t.Errorf("the roster is %v", got)
+	}
+}
+
+// A deputy forgets who has ended and is not listed any more, also an owner that is
+// no member: whoever leads next asks for it by name.
+func TestDeputyForgetsTheEnded(t *testing.T) {
+	p := &record.Plan{Incarnation: inc, Gen: 6, Decided: 5, Term: 1, Write: 2, Leader: 1, Members: []record.Session{1, 2}, Roster: 1, Rows: []record.Row{owned(9)}}
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.showPlan(encoded(t, p))
+	d.show(false, member(1, "c1", 1), gone(9, "c9", 4))
+	d.step(core.Event{Kind: core.Gap})
+	d.answer(core.List, core.MemberCell, 0, core.OK, entry(member(1, "c1", 1), d.rev-1))
+	if slices.ContainsFunc(d.n.Members(), func(m *record.Member) bool { return m.Session == 9 }) {
+		t.Error("it still knows session 9")
+	}
+}
