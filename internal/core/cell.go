@@ -261,6 +261,10 @@ func (n *Node) nextIncarnation(seen uint32) uint32 {
 // somebody did so already. The rows stay as they were found: whoever leads next
 // frees them as their owners' records allow.
 func (n *Node) bumpPlan(ev *Event) {
+	if !n.reached(n.cell.after) {
+		n.cell.want, n.cell.wait = true, n.cell.after // the last try has just failed
+		return
+	}
 	next := &record.Plan{Term: 1, Mode: n.cfg.Mode}
 	var prev Rev
 	if ev.Outcome == OK {

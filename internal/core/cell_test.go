@@ -237,7 +237,7 @@ func TestNewLeaderReadsEverythingAnew(t *testing.T) {
 		d.show(true, gone(1, "c1", 3))
 		d.readPlan()
 		d.answer(core.Put, core.PlanCell, 0, core.OK)
-		d.readPlan()
+		d.wantNone(core.Get, core.PlanCell, 0) // the claim is known to be there
 		d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
 		d.answer(core.List, core.MemberCell, 0, core.OK)
 		if !early {
@@ -760,5 +760,62 @@ func TestDeputyForgetsTheEnded(t *testing.T) {
 	d.answer(core.List, core.MemberCell, 0, core.OK, entry(member(1, "c1", 1), d.rev-1))
 	if slices.ContainsFunc(d.n.Members(), func(m *record.Member) bool { return m.Session == 9 }) {
 		t.Error("it still knows session 9")
+	}
+}
+
+// A claim, or a first plan, that could not be written is tried again after a while,
+// however quickly the store answers.
+func TestFailedClaimIsPaced(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		var d *desk
+		look := func() {
+			if first {
+				d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+			} else {
+				d.readPlan()
+			}
+		}
+		if first {
+			d = joined(t)
+		} else {
+			d = newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+			d.show(true, gone(1, "c1", 3))
+		}
+		look()
+		for range 3 {
+			d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+			for range 3 { // it looks what is there
+				if _, ok := d.call(core.Get, core.PlanCell, 0); ok {
+					d.calls = append(d.calls, core.Action{Do: core.DoCall, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}})
+					look()
+				}
+			}
+			d.wantNone(core.Put, core.PlanCell, 0)
+			d.after(100 * time.Millisecond)
+			if !first {
+				look()
+			}
+		}
+		d.want(core.Put, core.PlanCell, 0)
+	}
+}
+
+// So is a new incarnation that could not be written.
+func TestFailedIncarnationIsPaced(t *testing.T) {
+	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
+	d.show(true, member(1, "c1", 3))
+	d.step(core.Event{Kind: core.Gap})
+	d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+	d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+	for range 3 {
+		d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+		d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+		d.wantNone(core.Get, core.PlanCell, 0)
+		d.wantNone(core.Put, core.PlanCell, 0)
+		d.after(100 * time.Millisecond)
+		d.answer(core.Get, core.PlanCell, 0, core.NotFound)
+	}
+	if a := d.want(core.Put, core.PlanCell, 0); a.Plan.Incarnation <= inc || !a.Plan.Hold {
+		t.Errorf("it writes %+v", a.Plan)
 	}
 }

@@ -32,13 +32,6 @@ func (d *desk) order(o record.Orders) {
 	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.OrdersCell}, Rev: d.rev, Orders: &o}}})
 }
 
-// in is member s in another state of its life.
-func in(state record.MemberState, s record.Session, name string, seq uint64) *record.Member {
-	m := member(s, name, seq)
-	m.State = state
-	return m
-}
-
 // acks is member s that has applied a plan.
 func acks(s record.Session, name string, seq, gen uint64) *record.Member {
 	m := member(s, name, seq)
@@ -79,7 +72,7 @@ func TestALeaverIsGrantedNothing(t *testing.T) {
 	d := newDesk(t, 1, p, eager)
 	d.lead(1, nil, member(2, "c2", 1), member(3, "c3", 1))
 	d.after(settles)
-	d.show(false, acks(2, "c2", 2, 5), in(record.Leaving, 3, "c3", 2))
+	d.show(false, acks(2, "c2", 2, 5), in(record.Leaving, member(3, "c3", 2)))
 	got := d.wrote()
 	if want := (record.Row{To: 3, Token: record.MakeToken(inc, 1), Rev: 6}); got.Gen != 6 || got.Rows[0] != want {
 		t.Errorf("version %d says %v, not %v", got.Gen, got.Rows[0], want)
@@ -91,7 +84,7 @@ func TestALeaverIsGrantedNothing(t *testing.T) {
 func TestAReturnFollowsAnEnd(t *testing.T) {
 	for _, state := range []record.MemberState{record.Leaving, record.Left} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 9}}, returnsIn(time.Minute))
-		d.lead(0, nil, in(state, 2, "c2", 5), member(3, "c2", 1))
+		d.lead(0, nil, in(state, member(2, "c2", 5)), member(3, "c2", 1))
 		d.after(settles)
 		p := d.wrote()
 		if want := state == record.Left; slices.Contains(d.notes, core.NoteReturned) != want || len(p.Returns) > 0 != want {
@@ -174,7 +167,7 @@ func TestAnOwnerOutsideThePlanKeepsItsRow(t *testing.T) {
 // to the others first. A row that is new says since when it is there.
 func TestAnHeirGetsWhatThereWas(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2), owned(1)}}, nil)
-	d.lead(5, &record.Orders{Ver: 1, Pauses: []string{"e"}}, in(record.Left, 2, "c2", 5), member(3, "c2", 1))
+	d.lead(5, &record.Orders{Ver: 1, Pauses: []string{"e"}}, in(record.Left, member(2, "c2", 5)), member(3, "c2", 1))
 	d.after(settles)
 	p := d.wrote()
 	for i, want := range []record.Session{3, 3, 1, 1, 0} {
@@ -231,7 +224,7 @@ func TestALeaversRowsWaitForThePlan(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
 	d.after(settles)
-	d.show(false, in(record.Left, 2, "c2", 2))
+	d.show(false, in(record.Left, member(2, "c2", 2)))
 	d.wantNone(core.Put, core.PlanCell, 0)
 	d.after(settles)
 	if p := d.wrote(); p.Rows[0].Owner != 1 {
@@ -246,7 +239,7 @@ func TestAPlaceThatIsKept(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, returnsIn(time.Minute))
 	d.lead(4, &record.Orders{Ver: 1, Pauses: []string{"d"}}, member(2, "c2", 1))
 	d.after(settles)
-	m := in(record.Left, 2, "c2", 2)
+	m := in(record.Left, member(2, "c2", 2))
 	m.Returning = true
 	d.show(false, m)
 	kept := record.Row{To: 2, Reason: record.Returning, Token: record.MakeToken(inc, 1), Rev: 6}
@@ -281,7 +274,7 @@ func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
 	d := newDesk(t, 1, p, eager)
 	d.lead(2, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
 	d.after(settles)
-	d.show(false, in(record.Leaving, 4, "c4", 2))
+	d.show(false, in(record.Leaving, member(4, "c4", 2)))
 	d.after(settles)
 	if d.wrote(); d.why() != core.WhyLeft {
 		t.Fatalf("the plan is because of: %v", d.why())
@@ -349,7 +342,7 @@ func TestTheOwnRecordIsNoGhost(t *testing.T) {
 // A record that says LIVE is not deleted, whatever was known of its session before.
 func TestNoLiveRecordIsDeleted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
-	d.lead(0, nil, in(record.Left, 2, "c2", 5))
+	d.lead(0, nil, in(record.Left, member(2, "c2", 5)))
 	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.MemberCell, Session: 2}, Deleted: true}}})
 	d.answer(core.Get, core.MemberCell, 2, core.NotFound)
 	d.after(settles)
@@ -367,7 +360,7 @@ func TestALeaderDoesNotSuspectItself(t *testing.T) {
 	d.lead(0, nil, member(2, "c2", 1))
 	d.mute = true
 	d.after(3 * time.Second)
-	d.show(false, in(record.Dead, 2, "c2", 1))
+	d.show(false, in(record.Dead, member(2, "c2", 1)))
 	d.want(core.Put, core.PlanCell, 0)
 }
 
@@ -381,10 +374,10 @@ func TestNobodyIsSuspectedLater(t *testing.T) {
 	d.after(time.Second)
 	d.show(false, member(4, "c4", 2))
 	d.after(2 * time.Second)
-	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.show(false, in(record.Dead, member(2, "c2", 2)))
 	d.wantNone(core.Put, core.PlanCell, 0) // 3 is silent for 3 s, 4 for 2 s
 	d.after(time.Second)
-	d.show(false, in(record.Dead, 3, "c3", 2))
+	d.show(false, in(record.Dead, member(3, "c3", 2)))
 	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
 		t.Errorf("the plan is over %v", p.Members)
 	}
@@ -401,7 +394,7 @@ func TestASuspectIsWaitedForOneHeartbeat(t *testing.T) {
 	next.Seq = 2
 	d.show(false, &next)
 	d.after(3 * time.Second)
-	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.show(false, in(record.Dead, member(2, "c2", 2)))
 	d.after(2500 * time.Millisecond)
 	d.wantNone(core.Put, core.PlanCell, 0)
 	d.after(settles)
@@ -485,12 +478,12 @@ func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 // time it has to drain; what is on its way to it is not stuck meanwhile.
 func TestALeaverIsEvicted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
-	d.lead(1, nil, in(record.Leaving, 2, "c2", 1))
+	d.lead(1, nil, in(record.Leaving, member(2, "c2", 1)))
 	for seq := range uint64(16) {
 		d.after(beat)
 		d.wantNone(core.Put, core.MemberCell, 2)
 		d.call(core.Put, core.PlanCell, 0)
-		d.show(false, in(record.Leaving, 2, "c2", 2+seq))
+		d.show(false, in(record.Leaving, member(2, "c2", 2+seq)))
 	}
 	d.after(2500 * time.Millisecond)
 	if a := d.want(core.Put, core.MemberCell, 2); a.Member.State != record.Evicted {
@@ -562,7 +555,7 @@ func TestForgetsWhoIsListedNoMore(t *testing.T) {
 			p.Members = append(p.Members, 2)
 		}
 		d := newDesk(t, 1, p, returnsIn(time.Minute))
-		left := in(record.Left, 2, "c2", 5)
+		left := in(record.Left, member(2, "c2", 5))
 		left.Returning = true
 		d.lead(0, nil, left)
 		d.after(10 * time.Second)
@@ -605,7 +598,7 @@ func TestNoHeirWithALongLease(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	long := member(3, "c2", 1)
 	long.Lease = time.Minute
-	d.lead(0, nil, in(record.Left, 2, "c2", 5), long)
+	d.lead(0, nil, in(record.Left, member(2, "c2", 5)), long)
 	d.after(settles)
 	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1}) {
 		t.Errorf("the plan is over %v", p.Members)
@@ -617,7 +610,7 @@ func TestAnHeirThatIsThereAlready(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, returnsIn(time.Minute))
 	d.lead(1, nil, member(2, "c2", 1))
 	d.after(settles)
-	left := in(record.Left, 2, "c2", 2)
+	left := in(record.Left, member(2, "c2", 2))
 	left.Returning = true
 	d.show(false, left, member(3, "c2", 1))
 	d.wantNone(core.Put, core.PlanCell, 0)
@@ -632,7 +625,7 @@ func TestNoPlaceForTheEvicted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
 	d.lead(0, nil, member(2, "c2", 1))
 	d.after(settles)
-	m := in(record.Evicted, 2, "c2", 2)
+	m := in(record.Evicted, member(2, "c2", 2))
 	m.Returning = true
 	d.show(false, m)
 	d.after(settles)
@@ -676,7 +669,7 @@ func TestALeaderReadsEverythingFirst(t *testing.T) {
 func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
 	d.show(false, member(2, "c2", 1))
-	d.lead(1, nil, in(record.Dead, 1, "me", 100), member(2, "c2", 2))
+	d.lead(1, nil, in(record.Dead, member(1, "me", 100)), member(2, "c2", 2))
 	d.after(settles)
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
@@ -686,7 +679,7 @@ func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
 func TestEndingLeadsNobody(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
-	me := in(record.Dead, 1, "me", 100)
+	me := in(record.Dead, member(1, "me", 100))
 	d.show(false, me)
 	d.answer(core.Get, core.MemberCell, 1, core.OK, core.Entry{Member: me})
 	d.after(8 * time.Second)
@@ -736,11 +729,11 @@ func TestAFailingLeaderTriesNoMore(t *testing.T) {
 // end of somebody who is in no plan is no change; a newcomer is.
 func TestWhatBreaksTheSpell(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
-	bug := in(record.Left, 9, "c9", 5)
+	bug := in(record.Left, member(9, "c9", 5))
 	bug.Bug = 5
 	d.lead(1, nil, bug)
 	d.after(settles)
-	d.show(false, in(record.Left, 8, "c8", 5))
+	d.show(false, in(record.Left, member(8, "c8", 5)))
 	d.after(settles)
 	d.wantNone(core.Put, core.PlanCell, 0)
 	d.show(false, member(3, "c3", 1))
@@ -842,7 +835,6 @@ func (d *desk) claims() {
 	if d.wrote(); !d.n.Leads() {
 		d.t.Fatal("it does not lead")
 	}
-	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // it looks once more
 }
 
 // planIs makes the next plan of the leader, over these members.
@@ -867,7 +859,7 @@ func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
 	}{
 		"nobody else":         {nil, nil, core.WhyLeft},
 		"a lease too long":    {long, nil, core.WhyLeft},
-		"one that is gone":    {member(6, "c6", 1), []*record.Member{in(record.Left, 6, "c6", 2)}, core.WhyLeft},
+		"one that is gone":    {member(6, "c6", 1), []*record.Member{in(record.Left, member(6, "c6", 2))}, core.WhyLeft},
 		"one that comes late": {member(6, "c6", 1), nil, core.WhyLeft | core.WhyJoined},
 	} {
 		d := newDeputy(t, nil, nil)
@@ -876,7 +868,7 @@ func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
 			d.show(false, c.seen)
 		}
 		d.seePlan(d.planIs(1, 2, 3), c.then...)
-		d.show(false, in(record.Left, 1, "c1", 2))
+		d.show(false, in(record.Left, member(1, "c1", 2)))
 		d.claims()
 		d.lead(0, nil, member(3, "c3", 1))
 		d.after(settles)
@@ -890,9 +882,9 @@ func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
 func TestADeputyKeepsNews(t *testing.T) {
 	d := newDeputy(t, nil, nil)
 	d.show(false, member(3, "c3", 1))
-	d.show(false, in(record.Left, 3, "c3", 2))
+	d.show(false, in(record.Left, member(3, "c3", 2)))
 	d.after(settles)
-	d.show(false, in(record.Left, 1, "c1", 2))
+	d.show(false, in(record.Left, member(1, "c1", 2)))
 	d.claims()
 	d.lead(0, nil)
 	d.after(settles)
@@ -905,11 +897,11 @@ func TestADeputyKeepsNews(t *testing.T) {
 // plan names it later.
 func TestALongEndedMemberIsNoNews(t *testing.T) {
 	d := newDeputy(t, nil, nil)
-	d.show(false, in(record.Dead, 3, "c3", 1))
+	d.show(false, in(record.Dead, member(3, "c3", 1)))
 	d.seePlan(d.planIs(1, 2, 3))
-	d.show(false, in(record.Left, 1, "c1", 2))
+	d.show(false, in(record.Left, member(1, "c1", 2)))
 	d.claims()
-	d.lead(0, nil, in(record.Dead, 3, "c3", 1))
+	d.lead(0, nil, in(record.Dead, member(3, "c3", 1)))
 	d.after(settles)
 	if d.wrote(); d.why() != core.WhyLeft {
 		t.Errorf("the plan is because of: %v", d.why())
@@ -925,7 +917,7 @@ func TestOrdersWaitForSuspects(t *testing.T) {
 	d.after(3 * time.Second)
 	d.order(record.Orders{Ver: 1, Freeze: true})
 	d.after(50 * time.Millisecond)
-	d.show(false, in(record.Dead, 2, "c2", 2))
+	d.show(false, in(record.Dead, member(2, "c2", 2)))
 	d.after(settles)
 	d.wantNone(core.Put, core.PlanCell, 0)
 	d.show(false, member(3, "c3", 3))
@@ -936,7 +928,7 @@ func TestOrdersWaitForSuspects(t *testing.T) {
 // when everybody is in sight.
 func TestNewsWhileALeaderReads(t *testing.T) {
 	d := newDeputy(t, nil, nil)
-	d.show(false, in(record.Left, 1, "c1", 2))
+	d.show(false, in(record.Left, member(1, "c1", 2)))
 	d.claims()
 	d.show(false, member(3, "c3", 1))
 	d.after(settles)
@@ -961,7 +953,7 @@ func (d *desk) reads(es ...core.Entry) {
 func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
 	d := newDeputy(t, nil, nil, member(4, "c4", 1))
 	d.show(false, member(5, "c5", 1))
-	d.show(false, in(record.Dead, 5, "c5", 1))
+	d.show(false, in(record.Dead, member(5, "c5", 1)))
 	d.show(false, member(1, "c1", 2), member(4, "c4", 2))
 	lead, other := entry(member(1, "c1", 2), d.rev-1), entry(member(4, "c4", 2), d.rev)
 	d.answer(core.Get, core.MemberCell, 1, core.OK, lead) // asked for when the plan came
@@ -970,7 +962,7 @@ func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
 	d.answer(core.Get, core.MemberCell, 4, core.OK, other)
 	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
 	d.after(1900 * time.Millisecond)
-	d.show(false, in(record.Dead, 1, "c1", 2))
+	d.show(false, in(record.Dead, member(1, "c1", 2)))
 	d.claims()
 	d.reads(other)
 	d.after(settles)
@@ -990,9 +982,9 @@ func TestAPlanEndsADeputysSuspicion(t *testing.T) {
 		d.after(1400 * time.Millisecond)
 		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
 		d.show(false, member(5, "c5", 1))
-		d.show(false, in(record.Dead, 3, "c3", 2))
+		d.show(false, in(record.Dead, member(3, "c3", 2)))
 		d.seePlan(d.planIs(1, 2, 4))
-		d.show(false, in(state, 1, "c1", 3))
+		d.show(false, in(state, member(1, "c1", 3)))
 		d.claims()
 		d.reads(other)
 		d.after(settles)
@@ -1006,7 +998,7 @@ func TestAPlanEndsADeputysSuspicion(t *testing.T) {
 // joined by then: a new leader waits for the next.
 func TestAnOldListingDoesNotCount(t *testing.T) {
 	d := listing(t, nil)
-	d.show(false, in(record.Left, 1, "c1", 9))
+	d.show(false, in(record.Left, member(1, "c1", 9)))
 	d.claims()
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
 	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
@@ -1022,7 +1014,7 @@ func TestAnOldListingDoesNotCount(t *testing.T) {
 // If that old one fails, the next counts.
 func TestAnOldListingThatFails(t *testing.T) {
 	d := listing(t, nil)
-	d.show(false, in(record.Left, 1, "c1", 9))
+	d.show(false, in(record.Left, member(1, "c1", 9)))
 	d.claims()
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
 	d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
@@ -1076,7 +1068,7 @@ func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
 // The record of an ended session is kept for as long as the plan names it.
 func TestWhoIsNamedIsNotDeleted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Hour))
-	m := in(record.Left, 2, "c2", 5)
+	m := in(record.Left, member(2, "c2", 5))
 	m.Returning = true
 	d.lead(0, nil, m)
 	d.after(11 * time.Minute)
@@ -1137,7 +1129,7 @@ func TestNoPlaceForTheAbsent(t *testing.T) {
 // One heir takes one place, though two of its name have ended.
 func TestOneHeirOnePlace(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
-	d.lead(0, nil, in(record.Left, 2, "c2", 5), in(record.Left, 3, "c2", 5), member(4, "c2", 1))
+	d.lead(0, nil, in(record.Left, member(2, "c2", 5)), in(record.Left, member(3, "c2", 5)), member(4, "c2", 1))
 	d.after(settles)
 	if p := d.wrote(); !slices.Equal(p.Members, []record.Session{1, 4}) {
 		t.Errorf("the plan is over %v", p.Members)

@@ -33,8 +33,8 @@ func (n *Node) succeed() {
 	if n.vacant == Never {
 		n.vacant = n.now
 	}
-	if n.claiming || !n.reached(n.vacant.Add(n.place())) {
-		return
+	if n.claiming || n.cell.flight == Put || !n.reached(n.vacant.Add(n.place())) || !n.reached(n.cell.after) {
+		return // claimed already, or a claim has just failed
 	}
 	n.claiming = true
 	n.readPlanSoon()
@@ -92,7 +92,7 @@ func (n *Node) claim() {
 // create makes the first plan of a group. In a store that is not known to be
 // new it holds: an emptied store looks just like a new group.
 func (n *Node) create() {
-	if n.cell.flight != NoVerb || n.cell.want {
+	if n.cell.flight != NoVerb || n.cell.want || !n.reached(n.cell.after) {
 		return
 	}
 	n.putPlan(&record.Plan{

@@ -35,7 +35,6 @@ func (d *desk) claim(dead *record.Member) {
 	d.show(false, in(record.Dead, dead))
 	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()})
 	d.answer(core.Put, core.PlanCell, 0, core.OK)
-	d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan()}) // asked for while the claim was on its way
 	if !d.n.Leads() {
 		d.t.Fatal("it does not lead")
 	}
