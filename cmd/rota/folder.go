@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,8 @@ func (t *target) flags(cmd *cobra.Command) {
 }
 
 // open connects to the group's store, as far as that can be told without asking.
+// Commands that look, or give orders, make no bucket: a group begins with its first
+// member.
 func (t *target) open() (rota.Store, error) {
 	f := memberFlags{group: t.group, store: t.store, dir: t.dir}
 	if err := f.fromFolder(); err != nil {
@@ -118,7 +121,13 @@ func (t *target) open() (rota.Store, error) {
 	if t.group == "" {
 		return nil, usagef("--group is missing: say which group")
 	}
-	return openStore(t.store)
+	if dir, ok := strings.CutPrefix(t.store, "embed:"); ok {
+		dir, _, _ = strings.Cut(dir, "?")
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.group, dir)
+		}
+	}
+	return openStore(t.store, rotanats.AsItIs())
 }
 
 // ago is how long ago something was, as one says it.

@@ -74,7 +74,7 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 		p.learn(c.Each, 1)
 	}
 	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
-	if p.sub, err = nc.ChanSubscribe(nats.NewInbox(), p.in); err != nil {
+	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
 	}
 	if err := p.ask(); err != nil {
@@ -95,7 +95,7 @@ func (p *pump) ask() error {
 	if err != nil {
 		return err
 	}
-	subject := "$JS.API.CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer
+	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer)
 	if err := p.nc.PublishRequest(subject, p.sub.Subject, q); err != nil {
 		return fmt.Errorf("rotanats: ask for messages of %s: %w", p.own.Partition(), err)
 	}
