@@ -124,6 +124,14 @@ func (r *roll) ListsAll() bool {
 	return ok && l.ListsAll()
 }
 
+// Warnings are the source's.
+func (r *roll) Warnings() []string {
+	if w, ok := r.Source.(rota.Warner); ok {
+		return w.Warnings()
+	}
+	return nil
+}
+
 // Close closes the source's connections.
 func (r *roll) Close() error {
 	if c, ok := r.Source.(io.Closer); ok {

@@ -30,6 +30,8 @@ type link struct {
 	ears   map[*ear]bool
 	serve  func() error // before each dial: see to it that there is a server
 	lost   func()       // the connection was lost
+
+	warnings warnings
 }
 
 // An ear is told when its subscription will hear nothing more.
@@ -221,6 +223,7 @@ func (l *link) complain(sub *nats.Subscription, err error) {
 	}
 	l.mu.Unlock()
 	l.set.log.Warn("nats", "server", l.set, "err", err)
+	l.refused(err)
 	for _, e := range deaf {
 		e.deaf(fmt.Errorf("rotanats: subscribe to %s: %w", e.subject, err))
 	}

@@ -46,9 +46,6 @@ type store struct {
 	mu     sync.Mutex
 	bucket *bucket // as the server has it; nil until it was looked at
 	seal   []byte  // the key of its seals; nil if there is none
-
-	warnings []string // not told yet
-	warned   map[string]time.Time
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
