@@ -2,7 +2,6 @@ package rotanats
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -367,7 +365,7 @@ func (s *settings) String() string {
 func (s *settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
 // dialing turns the settings into what the client wants to know.
-func (s *settings) dialing() ([]nats.Option, error) {
+func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
 	var opts []nats.Option
 	switch {
 	case s.passwordFile != "":
@@ -402,11 +400,11 @@ func (s *settings) dialing() ([]nats.Option, error) {
 		opts = append(opts, nats.UserCredentials(s.creds))
 	}
 	if s.secure {
-		c, err := s.tlsConfig()
+		secure, err := s.dialingTLS(failing)
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, nats.Secure(c))
+		opts = append(opts, secure...)
 	}
 	return opts, nil
 }
@@ -435,43 +433,9 @@ func Connect(address string, more []nats.Option, opts ...Option) (*nats.Conn, er
 	if s.folder != "" {
 		return nil, errors.New("rotanats: connect to a folder's server by its address, which is in rota.address")
 	}
-	dialing, err := s.dialing()
+	dialing, err := s.dialing(func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: connect to %v: %w", s, err)
 	}
 	return nats.Connect("nats://"+strings.Join(s.servers, ",nats://"), append(dialing, more...)...)
-}
-
-func (s *settings) tlsConfig() (*tls.Config, error) {
-	if s.tls != nil {
-		return s.tls.Clone(), nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		pool, err := roots(s.ca)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = pool
-	}
-	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.cert), filepath.Base(s.key), err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-func roots(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the file of trusted certificates: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("the file of trusted certificates: no certificate in %s", file)
-	}
-	return pool, nil
 }

@@ -189,6 +189,7 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 		if o.TLSConfig.ClientCAs != nil {
 			o.TLSVerify, o.TLSConfig.ClientAuth = true, tls.RequireAndVerifyClientCert
 		}
+		set.serveNewest(o.TLSConfig)
 	}
 	return o, nil
 }
