@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,12 @@ func writeUpNote(dir string, n upNote) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, upFile), append(b, '\n'), 0o600)
+	f, err := writeFolder(dir, upFile)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
 }
 
 func readUpNote(dir string) (n upNote) {
@@ -62,6 +66,16 @@ func readFolder(dir, name string) ([]byte, error) {
 		return nil, natsWords(err)
 	}
 	return b, err
+}
+
+// writeFolder opens a file of the folder for writing, unless another user can have put
+// it there, or a link.
+func writeFolder(dir, name string) (*os.File, error) {
+	f, err := rotanats.WriteFolder(dir, name, folderOptions()...)
+	if err != nil {
+		return nil, natsWords(err)
+	}
+	return f, nil
 }
 
 // served tells whether somebody serves the folder, or what to do about it.

@@ -110,11 +110,11 @@ func TestACommandThatIsAwayIsNotTheMessagesFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.publish("second")
-	tr.outlasts("start " + tr.command + ": no such file or directory", 6) // more often than a message may fail
+	tr.outlasts("start "+tr.command+": no such file or directory", 6) // more often than a message may fail
 	if err := os.WriteFile(tr.command, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tr.outlasts("start " + tr.command + ": permission denied", 1)
+	tr.outlasts("start "+tr.command+": permission denied", 1)
 	tr.write()
 	tr.handled("second/1")
 }

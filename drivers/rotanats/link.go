@@ -142,6 +142,7 @@ func (l *link) dial() {
 }
 
 func (l *link) connect() (*nats.Conn, error) {
+	l.set.warnExposed()
 	opts, err := l.set.dialing(l.failing)
 	if err != nil {
 		return nil, err
