@@ -487,21 +487,21 @@ func (s *shop) deaf(user, subject string) bool {
 	return errors.Is(nc.LastError(), nats.ErrPermissionViolation)
 }
 
-// A worker is a member of the group orders that notes what happens to it.
-type worker struct {
+// A walker is a member of the group orders that notes what happens to it.
+type walker struct {
 	mu   sync.Mutex
 	seen []rota.Event
 	end  func() error // asks it to leave and waits for that
 }
 
-func (w *worker) note(e rota.Event) {
+func (w *walker) note(e rota.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = append(w.seen, e)
 }
 
 // count is how many events of a kind there were.
-func (w *worker) count(kind rota.EventKind) (n int) {
+func (w *walker) count(kind rota.EventKind) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.seen {
@@ -513,7 +513,7 @@ func (w *worker) count(kind rota.EventKind) (n int) {
 }
 
 // told is what it told people.
-func (w *worker) told() (out string) {
+func (w *walker) told() (out string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.seen {
@@ -525,7 +525,7 @@ func (w *worker) told() (out string) {
 }
 
 // member starts one with the rights of orders-member.
-func (s *shop) member(name string, handle func(context.Context, rota.Message) error) *worker {
+func (s *shop) member(name string, handle func(context.Context, rota.Message) error) *walker {
 	s.t.Helper()
 	return s.begin(rota.Config{Group: "orders", Name: name, NewGroup: true, Attempts: 2, Handle: handle,
 		Store:  rotanats.Store(s.url("orders-member")),
@@ -533,9 +533,9 @@ func (s *shop) member(name string, handle func(context.Context, rota.Message) er
 }
 
 // begin runs a member until its end is called, or the test's.
-func (s *shop) begin(cfg rota.Config) *worker {
+func (s *shop) begin(cfg rota.Config) *walker {
 	s.t.Helper()
-	w := &worker{}
+	w := &walker{}
 	cfg.Trace, cfg.TraceMessages = w.note, true
 	m, err := rota.New(cfg)
 	if err != nil {
