@@ -102,9 +102,11 @@ func (s *session) value(a *core.Action) record.Record {
 	}
 	m := *a.Member
 	if m.Session == s.id { // who declares another dead speaks of it, not for it
-		if st, ok := s.m.cfg.Store.(Warner); ok {
-			for _, text := range st.Warnings() {
-				s.condition(text)
+		for _, from := range []any{s.m.cfg.Store, s.m.cfg.Source} {
+			if w, ok := from.(Warner); ok {
+				for _, text := range w.Warnings() {
+					s.condition(text)
+				}
 			}
 		}
 		m.Sent = time.Now().UnixMilli()

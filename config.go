@@ -46,7 +46,8 @@ type Config struct {
 	// Handle is called for each message: one at a time per partition, in order,
 	// and for several partitions at once. When it fails it is called again, after
 	// a pause that grows from 0.1 to 10 s, until it has failed Attempts times;
-	// then the message is dead-lettered. Its ctx ends when the lease is lost or
+	// then the message is dead-lettered. An error that wraps ErrUntried does not
+	// count. Its ctx ends when the lease is lost or
 	// the drain time is nearly over, not when Run is asked to end. A panic is not
 	// recovered. Backlogged partitions are served at an equal rate, but none
 	// waits for one whose handler takes more than 5 ms.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -205,19 +206,35 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 			return nil
 		}
 		r.leave(at, 0)
-		r.s.tellFailed(r, msg, err)
-		if r.check() != nil {
-			return ErrLost
+		if err := r.failed(msg, err); err != nil {
+			return err
 		}
-		if msg.Attempt >= r.s.m.cfg.Attempts {
-			return fmt.Errorf("%w: %w", ErrDead, err)
-		}
-		msg.Attempt++
 		if err := r.pause(wait); err != nil {
 			return err
 		}
 		wait = min(2*wait, lastBackoff)
 	}
+}
+
+// failed takes the handler's error about a message, and returns nil if it is to be
+// tried again.
+func (r *run) failed(msg *Message, err error) error {
+	untried := errors.Is(err, ErrUntried)
+	if untried {
+		r.s.condition(fmt.Sprintf("%s: %s", r.name, strings.TrimPrefix(err.Error(), "rota: ")))
+	} else {
+		r.s.tellFailed(r, msg, err)
+	}
+	switch {
+	case r.check() != nil:
+		return ErrLost
+	case untried:
+		return nil
+	case msg.Attempt >= r.s.m.cfg.Attempts:
+		return fmt.Errorf("%w: %w", ErrDead, err)
+	}
+	msg.Attempt++
+	return nil
 }
 
 // enter lets a delivery pass when it is this partition's turn and the lease
@@ -285,14 +302,9 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 			continue
 		}
 		r.trace(EventHandled, msgs[n], err)
-		r.s.tellFailed(r, &msgs[n], err)
-		if r.check() != nil {
-			return n, ErrLost
+		if err := r.failed(&msgs[n], err); err != nil {
+			return n, err
 		}
-		if msgs[n].Attempt >= r.s.m.cfg.Attempts {
-			return n, fmt.Errorf("%w: %w", ErrDead, err)
-		}
-		msgs[n].Attempt++
 		if err := r.pause(wait); err != nil {
 			return n, err
 		}

@@ -45,6 +45,14 @@ var (
 	ErrLost = errors.New("rota: the partition is not ours any more")
 )
 
+// ErrUntried is for a handler that could not begin with a message, so that nothing
+// was found out about it: there was no memory, no descriptor, no process for the work.
+// An error that wraps it does not count as an attempt. The message is tried again,
+// after the same pauses, for as long as that takes, and the error is told as a
+// condition. Of something that the message itself may be the cause of, return another
+// error: the messages behind it would wait for ever.
+var ErrUntried = errors.New("rota: the message was not tried")
+
 // ErrPartial is for a Source whose Partitions leaves something out: the list that
 // comes with it is served, and the error told as a condition. Of errors that were
 // joined each is told.

@@ -83,8 +83,8 @@ type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }
 
-// A Warner is a Store that notices what people should know although no call has
-// failed, such as messages that pretend to be its server's. Warnings returns what
+// A Warner is a Store or a Source that notices what people should know although no
+// call has failed, such as messages that pretend to be its server's. Warnings returns what
 // it has noticed since it was last asked. Members ask with each heartbeat, and
 // tell it as a condition.
 type Warner interface {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +33,12 @@ func writeUpNote(dir string, n upNote) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, upFile), append(b, '\n'), 0o600)
+	f, err := writeFolder(dir, upFile)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
 }
 
 func readUpNote(dir string) (n upNote) {
@@ -61,6 +66,16 @@ func readFolder(dir, name string) ([]byte, error) {
 		return nil, natsWords(err)
 	}
 	return b, err
+}
+
+// writeFolder opens a file of the folder for writing, unless another user can have put
+// it there, or a link.
+func writeFolder(dir, name string) (*os.File, error) {
+	f, err := rotanats.WriteFolder(dir, name, folderOptions()...)
+	if err != nil {
+		return nil, natsWords(err)
+	}
+	return f, nil
 }
 
 // served tells whether somebody serves the folder, or what to do about it.
@@ -109,6 +124,8 @@ func (t *target) flags(cmd *cobra.Command) {
 }
 
 // open connects to the group's store, as far as that can be told without asking.
+// Commands that look, or give orders, make no bucket: a group begins with its first
+// member.
 func (t *target) open() (rota.Store, error) {
 	f := memberFlags{group: t.group, store: t.store, dir: t.dir}
 	if err := f.fromFolder(); err != nil {
@@ -118,7 +135,13 @@ func (t *target) open() (rota.Store, error) {
 	if t.group == "" {
 		return nil, usagef("--group is missing: say which group")
 	}
-	return openStore(t.store)
+	if dir, ok := strings.CutPrefix(t.store, "embed:"); ok {
+		dir, _, _ = strings.Cut(dir, "?")
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.group, dir)
+		}
+	}
+	return openStore(t.store, rotanats.AsItIs())
 }
 
 // ago is how long ago something was, as one says it.

@@ -10,10 +10,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -122,6 +124,14 @@ func (r *roll) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 func (r *roll) ListsAll() bool {
 	l, ok := r.Source.(rota.Lister)
 	return ok && l.ListsAll()
+}
+
+// Warnings are the source's.
+func (r *roll) Warnings() []string {
+	if w, ok := r.Source.(rota.Warner); ok {
+		return w.Warnings()
+	}
+	return nil
 }
 
 // Close closes the source's connections.
@@ -289,7 +299,11 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 	if !ok {
 		return rota.ErrLost
 	}
-	return h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+	err := h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+	if why, ok := errors.AsType[notBegun](err); ok {
+		return untried(why)
+	}
+	return err
 }
 
 // bodyTime is how long the rest of an answer may take whose status is known. It
@@ -311,7 +325,11 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
+		said := fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
+		if slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS}, func(e error) bool { return errors.Is(err, e) }) {
+			return untried(said) // this machine could not even ask
+		}
+		return said
 	}
 	defer res.Body.Close()
 	late := time.AfterFunc(bodyTime, cancel)
@@ -329,6 +347,14 @@ func oneLine(r rune) rune {
 	}
 	return r
 }
+
+// notBegun is the error of a command that could not be started: for want of memory,
+// descriptors or processes, or because it is not there or may not be executed.
+type notBegun struct{ error }
+
+// untried is an error that is not the message's: what was to handle it could not
+// begin. The message is not blamed for it, and comes again until it could.
+func untried(err error) error { return fmt.Errorf("%w: %w", rota.ErrUntried, err) }
 
 // own runs one command per partition while it is owned: what --own names. Stop
 // asks it to end by SIGTERM, and it has the drain time for that.

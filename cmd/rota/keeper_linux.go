@@ -222,8 +222,10 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 		oob = syscall.UnixRights(fds...)
 	}
 	k.conn.SetWriteDeadline(time.Now().Add(sendTime))
-	_, _, err = k.conn.WriteMsgUnix(b, oob, nil)
-	return err
+	if _, _, err = k.conn.WriteMsgUnix(b, oob, nil); err != nil {
+		return notBegun{fmt.Errorf("ask the watchdog: %w", err)}
+	}
+	return nil
 }
 
 // A command is what to run.
@@ -267,7 +269,7 @@ func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 	}
 	in, err := input(c.stdin)
 	if err != nil {
-		return err
+		return notBegun{err}
 	}
 	defer in.Close()
 	r := &running{about: c.about, replies: make(chan reply, 2)}
@@ -343,8 +345,10 @@ func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64
 			switch {
 			case !ok:
 				return errNoWatchdog
-			case rep.Is == "failed":
+			case rep.Is == "failed" && rep.Big: // by the message's id, maybe
 				return errors.New(rep.Text)
+			case rep.Is == "failed":
+				return notBegun{errors.New(rep.Text)}
 			case rep.Is == "gone" && (rep.Code != 0 || rep.Late):
 				return exitError{rep.Code, rep.Late}
 			case rep.Is == "gone":

@@ -158,6 +158,7 @@ func prepare(cmd *cobra.Command, began func()) {
 			if err := applySettings(cmd); err != nil {
 				return err
 			}
+			warnOfExposed(cmd)
 			return do(cmd, args)
 		}
 	}

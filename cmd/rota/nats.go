@@ -14,31 +14,32 @@ import (
 )
 
 // natsStore opens nats://… and tls://….
-func natsStore(raw string) (rota.Store, error) {
+func natsStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Store(raw), nil
+	return rotanats.Store(raw, opts...), nil
 }
 
 // embedStore opens embed:DIR: the first process of the host to come serves it.
-func embedStore(raw string) (rota.Store, error) {
+func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), folderOptions()...), nil
+	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), append(folderOptions(), opts...)...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
 // connects to whoever serves the folder, and never serves it itself. A member
 // that did would keep the folder when its rota up has ended.
-func folderStore(raw string) (rota.Store, error) {
+func folderStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	dir := strings.TrimPrefix(raw, "folder:")
 	address, token, err := readAddress(dir)
 	if err != nil {
 		return nil, err
 	}
-	return rotanats.Store("nats://"+address, rotanats.Token(token), rotanats.SyncAlways(), rotanats.Name("rota")), nil
+	opts = append(opts, rotanats.Token(token), rotanats.SyncAlways(), rotanats.Name("rota"))
+	return rotanats.Store("nats://"+address, opts...), nil
 }
 
 // readAddress reads where a folder is served, and what lets clients in.
@@ -56,7 +57,7 @@ func readAddress(dir string) (address, token string, err error) {
 
 // natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
 // with embed:DIR.
-func natsSource(raw string) (queueSource, error) {
+func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return queueSource{}, natsWords(err)
 	}

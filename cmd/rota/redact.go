@@ -21,7 +21,7 @@ const hidden = "***"
 // tellable are the parameters of a URL whose values may be told. All others are
 // left out, names and all: ?sig=… of a webhook is a secret, and a password with a
 // question mark in it looks like a parameter.
-var tellable = []string{"bucket", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
+var tellable = []string{"bucket", "inbox", "api", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
 	"stream", "subject", "partitions", "names", "durable", "dead", "prefetch", "create"}
 
 // secretWords are in the names of parameters that hold secrets.

@@ -332,9 +332,21 @@ func reach(ctx context.Context, store rota.Store, group string) error {
 	case errors.Is(err, rota.ErrNotFound):
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v", storeTime)
+		return silence(store)
 	}
 	return err
+}
+
+// silence tells that there was no answer, and what else is known of it: a right that
+// is missing, most likely.
+func silence(of any) error {
+	text := fmt.Sprintf("no answer within %v", storeTime)
+	if w, ok := of.(rota.Warner); ok {
+		for _, why := range w.Warnings() {
+			text += "; " + plain(why)
+		}
+	}
+	return errors.New(text)
 }
 
 // reachSource asks the source for its partitions: every member needs it, though
@@ -344,7 +356,7 @@ func reachSource(ctx context.Context, src rota.Source) error {
 	defer cancel()
 	_, err := src.Partitions(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", storeTime)
+		return silence(src)
 	}
 	if err != nil {
 		return natsWords(err)

@@ -202,7 +202,7 @@ type eventFile struct {
 }
 
 func newEventFile(dir string) (*eventFile, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := writeFolder(dir, "events.jsonl")
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -17,7 +18,7 @@ import (
 type scheme[T any] struct {
 	name string
 	like string // an example, for people; "" if it is not for them
-	open func(raw string) (T, error)
+	open func(raw string, opts ...rotanats.Option) (T, error)
 }
 
 var stores = []scheme[rota.Store]{
@@ -25,7 +26,7 @@ var stores = []scheme[rota.Store]{
 	{"nats", "nats://HOST:4222", natsStore},
 	{"tls", "tls://HOST:4222", natsStore},
 	{"folder", "", folderStore},
-	{"mem", "mem:", func(raw string) (rota.Store, error) {
+	{"mem", "mem:", func(raw string, _ ...rotanats.Option) (rota.Store, error) {
 		if raw != "mem:" {
 			return nil, fmt.Errorf("write mem: and nothing else")
 		}
@@ -48,7 +49,7 @@ var sources = []scheme[queueSource]{
 }
 
 // openNone reads none:?partitions=N or none:?names=a,b,c.
-func openNone(raw string) (queueSource, error) {
+func openNone(raw string, _ ...rotanats.Option) (queueSource, error) {
 	rest := strings.TrimPrefix(raw, "none:")
 	q, err := url.ParseQuery(strings.TrimPrefix(rest, "?"))
 	if err != nil || rest != "" && rest[0] != '?' {
@@ -89,18 +90,20 @@ func partitionCount(s string) (int, error) {
 	return n, nil
 }
 
-func openStore(raw string) (rota.Store, error) { return open("store", stores, raw) }
+func openStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
+	return open("store", stores, raw, opts...)
+}
 
 func openSource(raw string) (queueSource, error) { return open("source", sources, raw) }
 
-func open[T any](flag string, table []scheme[T], raw string) (T, error) {
+func open[T any](flag string, table []scheme[T], raw string, opts ...rotanats.Option) (T, error) {
 	var none T
 	name, _, ok := strings.Cut(raw, ":")
 	i := slices.IndexFunc(table, func(s scheme[T]) bool { return s.name == name })
 	if !ok || i < 0 {
 		return none, usagef("--%s %q: unknown kind of URL; known are %s", flag, redact(raw), examples(table))
 	}
-	v, err := table[i].open(raw)
+	v, err := table[i].open(raw, opts...)
 	if err != nil {
 		return none, usagef("--%s %q: %v", flag, redact(raw), err)
 	}

@@ -24,6 +24,7 @@ type reply struct {
 	ID   int    `json:"id,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 	Text string `json:"text,omitempty"` // ready: how commands are held; failed: why; escaped: what it runs
+	Big  bool   `json:"big,omitempty"`  // failed: its arguments and environment are too long
 	Mark string `json:"mark,omitempty"` // ready: what commands carry
 	Code int    `json:"code,omitempty"` // gone: its exit status; 128 + n for signal n
 	Late bool   `json:"late,omitempty"` // gone: ended by the watchdog, for its time was over

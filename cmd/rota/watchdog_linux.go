@@ -236,7 +236,7 @@ func (w *watchdog) start(p packet) {
 	}()
 	c := &kept{id: p.ID, until: p.Until}
 	if err := w.fork(c, p); err != nil {
-		w.out <- reply{Is: "failed", ID: p.ID, Text: err.Error()}
+		w.out <- reply{Is: "failed", ID: p.ID, Text: err.Error(), Big: errors.Is(err, syscall.E2BIG)}
 		return
 	}
 	w.cmds[c.id] = c
@@ -244,8 +244,11 @@ func (w *watchdog) start(p packet) {
 }
 
 func (w *watchdog) fork(c *kept, p packet) error {
-	if len(p.files) != 3 || len(p.Argv) == 0 {
+	if len(p.Argv) == 0 {
 		return errors.New("the watchdog was asked wrongly")
+	}
+	if len(p.files) != 3 { // the kernel leaves out what there is no room for
+		return fmt.Errorf("the watchdog: %w", syscall.EMFILE)
 	}
 	if p.Until <= int64(bootNow()) {
 		return errors.New("its lease is over")
@@ -269,6 +272,9 @@ func (w *watchdog) fork(c *kept, p packet) error {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
 	pid, err := syscall.ForkExec(p.Argv[0], p.Argv, attr)
+	if err != nil {
+		err = fmt.Errorf("start %s: %w", p.Argv[0], err)
+	}
 	if err != nil && c.cgroup != "" {
 		os.Remove(c.cgroup)
 	}

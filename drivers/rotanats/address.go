@@ -2,7 +2,6 @@ package rotanats
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +23,8 @@ type settings struct {
 	shared  bool     // others may write to the folder
 	secure  bool     // tls://
 	name    string   // of the connection, for the server's operator
+	api     string   // where JetStream is asked; "" for $JS.API
+	inbox   string   // where answers are sent to; "" for _INBOX
 	log     *slog.Logger
 
 	user     string
@@ -42,6 +42,7 @@ type settings struct {
 	bucket   string
 	replicas int // 0: three in a cluster, one elsewhere
 	synced   bool
+	asItIs   bool // the bucket is neither made nor changed
 
 	stream     string
 	subject    string
@@ -83,12 +84,26 @@ func TLS(c *tls.Config) Option { return func(s *settings) { s.secure, s.tls = tr
 // Name is what the server's operator sees of the connection.
 func Name(name string) Option { return func(s *settings) { s.name = name } }
 
+// APIPrefix begins the subjects by which JetStream is asked. Default: $JS.API. An
+// account that imports the API of another has it under a prefix of its own; that of
+// a domain is $JS.DOMAIN.API.
+func APIPrefix(prefix string) Option { return func(s *settings) { s.api = prefix } }
+
+// InboxPrefix begins the subjects that answers are sent to. Default: _INBOX, where
+// everybody who may subscribe to _INBOX.> can read the answers to everybody else.
+func InboxPrefix(prefix string) Option { return func(s *settings) { s.inbox = prefix } }
+
 // Log receives what the embedded server and the connection have to say.
 func Log(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
 
 // Bucket is the KV bucket that holds the records. Default: rota. It is made if
 // it does not exist.
 func Bucket(name string) Option { return func(s *settings) { s.bucket = name } }
+
+// AsItIs makes a Store use the bucket as it is: it is neither made nor changed, and
+// while there is none every call answers with an error that wraps rota.ErrNotFound.
+// It is for whoever reads, and for operators: they need no rights for more.
+func AsItIs() Option { return func(s *settings) { s.asItIs = true } }
 
 // Replicas is how many servers keep each record, if the bucket is yet to be
 // made. Default: three in a cluster, one elsewhere.
@@ -147,6 +162,8 @@ var parameters = map[string]func(*settings, string) error{
 	"replicas":      func(s *settings, v string) error { return number(&s.replicas, v, 1, 5) },
 	"sync":          func(s *settings, v string) error { s.synced = true; return oneOf(v, "always") },
 	"name":          func(s *settings, v string) error { s.name = v; return nil },
+	"api":           func(s *settings, v string) error { s.api = v; return nil },
+	"inbox":         func(s *settings, v string) error { s.inbox = v; return nil },
 	"token":         func(s *settings, v string) error { s.token = secret(v); return nil },
 	"password-file": func(s *settings, v string) error { s.passwordFile = v; return nil },
 	"token-file":    func(s *settings, v string) error { s.tokenFile = v; return nil },
@@ -292,6 +309,10 @@ func (s *settings) check() error {
 		return fmt.Errorf("rotanats: bucket %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.bucket)
 	case !plain(s.durable):
 		return fmt.Errorf("rotanats: durable %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.durable)
+	case s.inbox != "" && (!goodSubject(s.inbox) || strings.ContainsAny(s.inbox, "*>")):
+		return fmt.Errorf("rotanats: inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.inbox)
+	case s.api != "" && (!goodSubject(s.api) || strings.ContainsAny(s.api, "*>")):
+		return fmt.Errorf("rotanats: api %.80q: write a subject without wildcards, such as $JS.HUB.API", s.api)
 	case s.replicas < 0 || s.replicas > 5:
 		return fmt.Errorf("rotanats: replicas %d: NATS keeps from 1 to 5", s.replicas)
 	case (s.cert == "") != (s.key == ""):
@@ -344,7 +365,7 @@ func (s *settings) String() string {
 func (s *settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
 // dialing turns the settings into what the client wants to know.
-func (s *settings) dialing() ([]nats.Option, error) {
+func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
 	var opts []nats.Option
 	switch {
 	case s.passwordFile != "":
@@ -369,6 +390,9 @@ func (s *settings) dialing() ([]nats.Option, error) {
 	if s.token != "" {
 		opts = append(opts, nats.Token(string(s.token)))
 	}
+	if s.inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(s.inbox))
+	}
 	if s.creds != "" {
 		if _, err := os.Stat(s.creds); err != nil {
 			return nil, fmt.Errorf("the credentials file: %w", err)
@@ -376,11 +400,11 @@ func (s *settings) dialing() ([]nats.Option, error) {
 		opts = append(opts, nats.UserCredentials(s.creds))
 	}
 	if s.secure {
-		c, err := s.tlsConfig()
+		secure, err := s.dialingTLS(failing)
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, nats.Secure(c))
+		opts = append(opts, secure...)
 	}
 	return opts, nil
 }
@@ -409,43 +433,9 @@ func Connect(address string, more []nats.Option, opts ...Option) (*nats.Conn, er
 	if s.folder != "" {
 		return nil, errors.New("rotanats: connect to a folder's server by its address, which is in rota.address")
 	}
-	dialing, err := s.dialing()
+	dialing, err := s.dialing(func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: connect to %v: %w", s, err)
 	}
 	return nats.Connect("nats://"+strings.Join(s.servers, ",nats://"), append(dialing, more...)...)
-}
-
-func (s *settings) tlsConfig() (*tls.Config, error) {
-	if s.tls != nil {
-		return s.tls.Clone(), nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		pool, err := roots(s.ca)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = pool
-	}
-	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.cert), filepath.Base(s.key), err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-func roots(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the file of trusted certificates: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("the file of trusted certificates: no certificate in %s", file)
-	}
-	return pool, nil
 }

@@ -379,7 +379,7 @@ func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 // next knows the name.
 func (s *source) discard(consumer string) {
 	if nc, _, wait, err := s.link.look(); wait == nil && err == nil {
-		nc.Publish("$JS.API.CONSUMER.DELETE."+s.set.stream+"."+consumer, nil)
+		nc.Publish(s.api("CONSUMER.DELETE."+s.set.stream+"."+consumer), nil)
 	}
 }
 

@@ -30,6 +30,8 @@ type link struct {
 	ears   map[*ear]bool
 	serve  func() error // before each dial: see to it that there is a server
 	lost   func()       // the connection was lost
+
+	warnings warnings
 }
 
 // An ear is told when its subscription will hear nothing more.
@@ -140,7 +142,8 @@ func (l *link) dial() {
 }
 
 func (l *link) connect() (*nats.Conn, error) {
-	opts, err := l.set.dialing()
+	l.set.warnExposed()
+	opts, err := l.set.dialing(l.failing)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +167,7 @@ func (l *link) connect() (*nats.Conn, error) {
 		nats.ReconnectBufSize(-1), // what was not sent fails at once, instead of being sent some time
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.left() }),
 		nats.ReconnectHandler(func(*nats.Conn) { l.arrived() }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.failing(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.complain(sub, err) }),
 	)
 	o := nats.GetDefaultOptions()
@@ -205,8 +209,19 @@ func (l *link) arrived() {
 		return
 	}
 	former := l.life
-	l.life = newLife()
+	l.life, l.said = newLife(), nil
 	close(former.back)
+}
+
+// failing is told why the connection does not come back, and nil where nothing is
+// wrong.
+func (l *link) failing(err error) {
+	if err == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = err
 }
 
 // complain is told what belongs to no call: above all a right that is missing.
@@ -221,6 +236,7 @@ func (l *link) complain(sub *nats.Subscription, err error) {
 	}
 	l.mu.Unlock()
 	l.set.log.Warn("nats", "server", l.set, "err", err)
+	l.refused(err)
 	for _, e := range deaf {
 		e.deaf(fmt.Errorf("rotanats: subscribe to %s: %w", e.subject, err))
 	}

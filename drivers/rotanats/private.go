@@ -30,6 +30,23 @@ func ReadFolder(dir, name string, opts ...Option) ([]byte, error) {
 	return set.place().load(name)
 }
 
+// WriteFolder opens a file of a server's folder for writing, empty, unless another
+// user can have put it there. It follows no symbolic link.
+func WriteFolder(dir, name string, opts ...Option) (*os.File, error) {
+	set, err := read("embed:"+dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range opts {
+		o(set)
+	}
+	file, err := set.place().open(name, os.O_WRONLY|os.O_CREATE|nonBlock)
+	if err != nil {
+		return nil, err
+	}
+	return file, file.Truncate(0) // not before it is known to be ours
+}
+
 // place is the folder that the settings name.
 func (s *settings) place() folder { return folder{s.folder, s.shared} }
 

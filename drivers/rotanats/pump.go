@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,6 +31,7 @@ type pump struct {
 	wanted int           // asked for and not arrived
 	window int           // how many to have fetched or asked for
 	each   time.Duration // what a message takes, lately
+	large  bool          // the next message is larger than a question may bring
 	ending bool          // nothing more is asked for
 	last   string        // where the newest settled message was settled
 	astray time.Time     // since when the broker says that it has delivered more than has come
@@ -45,6 +47,11 @@ const (
 	stopTime   = 5 * time.Second
 	astrayTime = 200 * time.Millisecond // less than between two signs of life
 )
+
+// mostBytes is how much one question may bring. By number alone, 256 messages of a
+// megabyte would be in memory for each partition. Two questions may be open, and what
+// a third has brought be in hand.
+const mostBytes = 16 << 20
 
 // A question is how long the broker keeps one, and how often it shows meanwhile
 // that it does. The first is a short one: a consumer that was just made in a
@@ -74,7 +81,7 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 		p.learn(c.Each, 1)
 	}
 	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
-	if p.sub, err = nc.ChanSubscribe(nats.NewInbox(), p.in); err != nil {
+	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
 	}
 	if err := p.ask(); err != nil {
@@ -91,11 +98,17 @@ func (p *pump) ask() error {
 		return nil
 	}
 	n := p.window - have
-	q, err := json.Marshal(map[string]int64{"batch": int64(n), "expires": int64(p.q.keep), "idle_heartbeat": int64(p.q.pulse)})
+	ask := map[string]int64{"batch": int64(n), "expires": int64(p.q.keep), "idle_heartbeat": int64(p.q.pulse), "max_bytes": mostBytes}
+	if p.large {
+		n = 1
+		ask["batch"] = 1
+		delete(ask, "max_bytes")
+	}
+	q, err := json.Marshal(ask)
 	if err != nil {
 		return err
 	}
-	subject := "$JS.API.CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer
+	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer)
 	if err := p.nc.PublishRequest(subject, p.sub.Subject, q); err != nil {
 		return fmt.Errorf("rotanats: ask for messages of %s: %w", p.own.Partition(), err)
 	}
@@ -253,6 +266,7 @@ func (p *pump) take(msg *nats.Msg) error {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
 	p.wanted--
+	p.large = false
 	p.astray = time.Time{}
 	if at.delivery != p.claim.next || at.tries != 1 {
 		return errBroken
@@ -272,7 +286,9 @@ func (p *pump) take(msg *nats.Msg) error {
 	return nil
 }
 
-// word is what the broker says about a question.
+// word is what the broker says about a question. One that has brought as many bytes
+// as it may is at its end; if it has brought none, the next message is too large for
+// any like it, and is asked for alone.
 func (p *pump) word(status string, msg *nats.Msg) error {
 	switch status {
 	case "100": // it still has it
@@ -281,6 +297,9 @@ func (p *pump) word(status string, msg *nats.Msg) error {
 		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 		if err == nil {
 			p.wanted = max(0, p.wanted-open)
+			if strings.Contains(msg.Header.Get("Description"), "MaxBytes") && msg.Header.Get("Nats-Pending-Bytes") == strconv.Itoa(mostBytes) {
+				p.large = true
+			}
 			return p.ask()
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -71,32 +68,4 @@ func (s *store) sealWith(c *jetstream.StreamConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seal = sealKey(c)
-}
-
-// warnEvery is how often one and the same thing is warned of.
-const warnEvery = time.Minute
-
-// warn notes what people should know.
-func (s *store) warn(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.warned == nil {
-		s.warned = map[string]time.Time{}
-	}
-	now := time.Now()
-	maps.DeleteFunc(s.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnEvery })
-	if _, told := s.warned[text]; !told {
-		s.warned[text] = now
-		s.warnings = append(s.warnings, text)
-		s.set.log.Warn(text)
-	}
-}
-
-// Warnings implements rota.Warner.
-func (s *store) Warnings() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := slices.Clone(s.warnings)
-	s.warnings = nil
-	return out
 }

@@ -134,6 +134,10 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) (err e
 	case told && !auth && !loopback(s.note.Address):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", s.note.Address)
 	}
+	if err := set.guessable(s.note.Address); err != nil {
+		return err
+	}
+	set.warnExposed()
 	if told && !set.secure && !loopback(s.note.Address) {
 		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", s.note.Address)
 	}
@@ -189,6 +193,7 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 		if o.TLSConfig.ClientCAs != nil {
 			o.TLSVerify, o.TLSConfig.ClientAuth = true, tls.RequireAndVerifyClientCert
 		}
+		set.serveNewest(o.TLSConfig)
 	}
 	return o, nil
 }

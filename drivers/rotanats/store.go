@@ -1,6 +1,7 @@
 package rotanats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,9 +46,6 @@ type store struct {
 	mu     sync.Mutex
 	bucket *bucket // as the server has it; nil until it was looked at
 	seal   []byte  // the key of its seals; nil if there is none
-
-	warnings []string // not told yet
-	warned   map[string]time.Time
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
@@ -323,7 +321,7 @@ func (l *link) ask(ctx context.Context, verb string, question any, to reply) err
 // askIf is ask for what only an owner may do. It calls may directly before each
 // try: the process may have been frozen since the last.
 func (l *link) askIf(ctx context.Context, may func() error, verb string, question any, to reply) error {
-	msg := nats.NewMsg("$JS.API." + verb)
+	msg := nats.NewMsg(l.api(verb))
 	if question != nil {
 		var err error
 		if msg.Data, err = json.Marshal(question); err != nil {
@@ -353,6 +351,9 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, questio
 	}
 }
 
+// api is the subject of a question to JetStream.
+func (l *link) api(verb string) string { return cmp.Or(l.set.api, "$JS.API") + "." + verb }
+
 // askTime is how long the first answer may take before a question is asked again.
 const askTime = 400 * time.Millisecond
 
@@ -376,7 +377,8 @@ type streamInfo struct {
 	Limit  int `json:"limit"`
 }
 
-// open looks at the bucket, and makes it if there is none.
+// open looks at the bucket, and makes it if there is none, unless it is to be used
+// as it is.
 func (s *store) open(ctx context.Context) (*bucket, error) {
 	s.mu.Lock()
 	b := s.bucket
@@ -386,18 +388,28 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
+	config := s.config()
+	if s.set.asItIs {
+		config = nil
+	}
 	var info streamInfo
-	if err := s.find(ctx, s.stream(), s.config(), &info); err != nil {
+	err := s.find(ctx, s.stream(), config, &info)
+	if code(err) == codeNoStream && s.set.asItIs {
+		return nil, fmt.Errorf("rotanats: there is no bucket %s at %v: %w", s.name, s.set, rota.ErrNotFound)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
 		return nil, err
 	}
-	if err := s.mend(ctx, &info.Config); err != nil {
-		return nil, err
+	if !s.set.asItIs {
+		if err := s.mend(ctx, &info.Config); err != nil {
+			return nil, err
+		}
 	}
 	s.sealWith(&info.Config)
-	if info.Cluster != nil && info.Cluster.Name != "" {
+	if info.Cluster != nil && info.Cluster.Name != "" && !s.set.asItIs {
 		if err := s.reached(ctx); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 		}

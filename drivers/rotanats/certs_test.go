@@ -1,0 +1,148 @@
+package rotanats_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// rotated is a server with certificates of both sides, whose authority is replaced.
+type rotated struct {
+	t    *testing.T
+	dir  string // of certificates
+	data string
+	*rotanats.Server
+}
+
+func newRotated(t *testing.T) *rotated {
+	t.Helper()
+	r := &rotated{t: t, dir: t.TempDir(), data: filepath.Join(t.TempDir(), "data")}
+	r.renew()
+	r.serve("")
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// renew replaces all certificates by those of another authority.
+func (r *rotated) renew() {
+	r.t.Helper()
+	ca := newAuthority(r.t, r.dir)
+	ca.issue("server")
+	ca.issue("client")
+}
+
+func (r *rotated) file(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *rotated) serve(listen string) {
+	r.t.Helper()
+	var err error
+	r.Server, err = rotanats.Serve(r.data, listen, rotanats.Certificate(r.file("server.pem"), r.file("server.key")), rotanats.RootCA(r.file("ca.pem")), rotanats.Token(hidden))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rotated) client() rota.Store {
+	s := rotanats.Store("tls://"+r.Addr()+"?ca="+r.file("ca.pem")+"&cert="+r.file("client.pem")+"&key="+r.file("client.key"), rotanats.Token(hidden))
+	r.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// reads waits until the store answers, and returns the last error if it does not.
+func reads(ctx context.Context, s rota.Store) (err error) {
+	for ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, time.Second)
+		_, err = s.Get(once, "k")
+		cancel()
+		if err == nil || err == rota.ErrNotFound {
+			return nil
+		}
+	}
+	return err
+}
+
+// TestAClientReadsItsCertificatesAnew when it connects again: all certificates were
+// replaced while it was connected.
+func TestAClientReadsItsCertificatesAnew(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t)
+	s := r.client()
+	if _, err := s.Put(t.Context(), "k", []byte("v"), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.renew()
+	if _, err := s.Get(t.Context(), "k"); err != nil {
+		t.Errorf("a connection that was there: %v", err)
+	}
+	at := r.Addr()
+	r.Close()
+	r.serve(at)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := reads(ctx, s); err != nil {
+		t.Errorf("after the server came back: %v", err)
+	}
+}
+
+// TestAServerShowsTheNewestCertificate without being started again, and goes on with
+// the one it has while the files are none.
+func TestAServerShowsTheNewestCertificate(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t)
+	former := filepath.Join(t.TempDir(), "former")
+	if err := os.CopyFS(former, os.DirFS(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	old := &rotated{t: t, dir: former, Server: r.Server}
+	r.renew()
+	if err := works(t, r.client()); err != nil {
+		t.Errorf("with the new certificates: %v", err)
+	}
+	if err := works(t, old.client()); err == nil {
+		t.Error("with the former ones a client is let in")
+	}
+	for _, name := range []string{"server.pem", "ca.pem"} {
+		if err := os.Rename(r.file(name), r.file(name)+".away"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away := rotanats.Store("tls://"+r.Addr()+"?ca="+r.file("ca.pem.away")+"&cert="+r.file("client.pem")+"&key="+r.file("client.key"), rotanats.Token(hidden))
+	if err := works(t, away); err != nil {
+		t.Errorf("while the files are away: %v", err)
+	}
+}
+
+// TestWhyAConnectionDoesNotComeBackIsTold: the client's files are of no use.
+func TestWhyAConnectionDoesNotComeBackIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t)
+	s := r.client()
+	if err := reads(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.file("client.pem"), []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := r.Addr()
+	r.Close()
+	r.serve(at)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := s.Get(once, "k")
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			t.Fatalf("told: %v", err)
+		}
+		if strings.Contains(err.Error(), "certificate client.pem with key client.key") {
+			return
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package rotanats_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// TestASecretThatIsSoonGuessedIsRefused where other hosts can try.
+func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		listen string
+		secret rotanats.Option
+		says   string
+	}{
+		"a token of one letter": {"0.0.0.0:1", rotanats.Token("x"), "its token has 1 bytes"},
+		"a short password":      {"[::]:1", rotanats.UserPassword("ada", "1234567"), "its password has 7 bytes"},
+	} {
+		s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), c.listen, c.secret)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := serve(t, rotanats.Token("x")); works(t, rotanats.Store(s.URL()+"?token=x")) != nil {
+		t.Error("on loopback a short token does not do")
+	}
+}
+
+// TestAnExposedSecretIsLogged once for each store.
+func TestAnExposedSecretIsLogged(t *testing.T) {
+	t.Parallel()
+	s := serve(t, rotanats.Token(hidden))
+	file := filepath.Join(t.TempDir(), "token")
+	for mode, times := range map[os.FileMode]int{0o600: 0, 0o644: 1} {
+		if err := os.WriteFile(file, []byte(hidden), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		if err := works(t, rotanats.Store(s.URL()+"?token-file="+file, rotanats.Log(slog.New(slog.NewTextHandler(&said, nil))))); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(said.String(), "other users may read this secret"); n != times || times > 0 && !strings.Contains(said.String(), "0644") {
+			t.Errorf("mode %04o: logged %d times:\n%s", mode, n, said.String())
+		}
+		silent(t, "the log", said.String())
+	}
+}
