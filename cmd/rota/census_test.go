@@ -18,7 +18,7 @@ var printers = map[string]string{
 		exploreFlags.allDefects exploreFlags.print exploreFlags.tell exploreFlags.tellDefect
 		simFlags.hunt simFlags.print simFlags.schedule simFlags.violations sheet.line
 		benchPlanFlags.print planSheet.print chain.play failoverFlags.print failoverFlags.run lineFeeder.publish evidence.write
-		produceCmd runMember serveCmd versionCmd warnOfSecrets init refuse ask`,
+		produceCmd runMember serveCmd versionCmd warnOfSecrets warnOfExposed init refuse ask`,
 	"it makes each text plain": `
 		hand.log live.print memberFlags.abort newSpeaker run sayDone simFlags.story
 		assent.carryOut showDraft nothingToDo`,
