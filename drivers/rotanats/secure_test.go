@@ -59,14 +59,34 @@ func silent(t testing.TB, what string, things ...any) {
 	}
 }
 
+// serve runs a server that clients reach by TCP: an open one, unless opts tell what
+// they sign in with.
 func serve(t testing.TB, opts ...rotanats.Option) *rotanats.Server {
 	t.Helper()
-	s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), "", opts...)
-	if err != nil {
-		t.Fatal(err)
+	if len(opts) == 0 {
+		opts = append(opts, rotanats.Open())
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return serveTCP(t, filepath.Join(t.TempDir(), "data"), opts...)
+}
+
+// serveTCP serves a folder at a free port of 127.0.0.1, too.
+func serveTCP(t testing.TB, dir string, opts ...rotanats.Option) *rotanats.Server {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; { // the port may be taken meanwhile
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		s, err := rotanats.Serve(dir, l.Addr().String(), opts...)
+		if err == nil {
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+		if !strings.Contains(err.Error(), "the port is taken") || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestSigningIn(t *testing.T) {
@@ -282,7 +302,7 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 		"TLS without a certificate":  {[]rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12}), rotanats.Token(hidden)}, "nobody could connect"},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		s, err := rotanats.Serve(dir, "", c.opts...)
+		s, err := rotanats.Serve(dir, "127.0.0.1:14223", c.opts...)
 		if err == nil {
 			open := works(t, rotanats.Store(s.URL()))
 			s.Close()
