@@ -16,7 +16,7 @@ import (
 // host share: the first to come serves it, the others connect to that one through a
 // socket in the folder; when it ends, however it ends, another takes over the same
 // data, within a fraction of a lease. Every write is synced to disk before it is
-// acknowledged. Who may not write to the folder cannot connect.
+// acknowledged. No other user but root can connect.
 //
 // It is good for one host, and as long as that lives. A server that is frozen
 // keeps the folder: then nobody can renew a lease.

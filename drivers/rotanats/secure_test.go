@@ -316,6 +316,32 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 	}
 }
 
+// TestFolderAsksForNothing, whatever clients by TCP have to sign in with.
+func TestFolderAsksForNothing(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, t.TempDir())
+	cert, key := ca.issue("server")
+	for name, opts := range map[string][]rotanats.Option{
+		"a token":        {rotanats.Token(hidden)},
+		"a password":     {rotanats.UserPassword("ada", hidden)},
+		"a certificate":  {rotanats.Certificate(cert, key)},
+		"certificates":   {rotanats.Certificate(cert, key), rotanats.RootCA(ca.file)},
+		"the folder key": {},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		s := serveTCP(t, dir, opts...)
+		for _, url := range []string{"folder:" + dir, "embed:" + dir} {
+			if err := works(t, rotanats.Store(url)); err != nil {
+				t.Errorf("%s: %s: %v", name, url, err)
+			}
+		}
+		if err := works(t, rotanats.Store(s.URL())); err == nil {
+			t.Errorf("%s: by TCP it asks for nothing", name)
+		}
+		s.Close()
+	}
+}
+
 // TestUnencryptedServerIsTold: beyond loopback, what lets clients in can be read on
 // the way.
 func TestUnencryptedServerIsTold(t *testing.T) {
