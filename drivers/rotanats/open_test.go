@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -93,6 +94,28 @@ func TestKeyOfTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	seed := strings.TrimSpace(string(text))
+	// A squatter hears the public half, and old signatures.
+	pair, err := nkeys.FromSeed([]byte(seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, sign := range map[string]nats.SignatureHandler{
+		"no signature":         func([]byte) ([]byte, error) { return nil, nil },
+		"another's signature":  func([]byte) ([]byte, error) { return make([]byte, 64), nil },
+		"one of another nonce": func([]byte) ([]byte, error) { return pair.Sign([]byte("abcdefghijk")) },
+	} {
+		nc, err := nats.Connect(s.URL(), nats.Nkey(public, sign), nats.NoReconnect())
+		if err == nil {
+			nc.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
+			t.Errorf("the public key with %s: %v", name, err)
+		}
+	}
 	s.Close()
 	l := newEars(t)
 	if nc, err := rotanats.Connect("nats://"+l.Addr().String()+"?nkey="+file, []nats.Option{nats.NoReconnect()}); err == nil {
