@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -80,18 +79,17 @@ func writeFolder(dir, name string) (*os.File, error) {
 
 // served tells whether somebody serves the folder, or what to do about it.
 func served(dir string) error {
-	address, _, err := readAddress(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
 		return codedError{fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable}
+	}
+	err := rotanats.Served(dir, folderOptions()...)
+	switch {
+	case errors.Is(err, rotanats.ErrNotServed):
+		return codedError{fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), exitUnreachable}
 	case err != nil:
-		return codedError{fmt.Errorf("the server of %s: %w", dir, err), exitUnreachable}
+		return codedError{fmt.Errorf("the server of %s: %w", dir, natsWords(err)), exitUnreachable}
 	}
-	conn, err := net.DialTimeout("tcp", address, storeTime)
-	if err != nil {
-		return codedError{fmt.Errorf("no rota up or rota serve runs in %s now (nobody listens at %s): start one, or say --store", dir, address), exitUnreachable}
-	}
-	return conn.Close()
+	return nil
 }
 
 // fromFolder fills in what the rota up or rota serve of this folder knows.

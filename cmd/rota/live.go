@@ -18,7 +18,7 @@ import (
 type live struct {
 	w     io.Writer
 	f     *upFlags
-	url   string
+	at    string // where the server can be reached
 	sup   *supervisor
 	file  *eventFile
 	began time.Time
@@ -50,8 +50,8 @@ type telling struct {
 	items []string
 }
 
-func newLive(w io.Writer, f *upFlags, url string, sup *supervisor, file *eventFile) *live {
-	return &live{w: w, f: f, url: url, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
+func newLive(w io.Writer, f *upFlags, at string, sup *supervisor, file *eventFile) *live {
+	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
 		work: map[string]*pace{}, shown: map[string]string{}}
 }
 
@@ -65,8 +65,8 @@ func (v *live) begin() {
 }
 
 func (v *live) title() string {
-	return fmt.Sprintf("rota up: group %s, %s, %s, %d messages/s; data in %s, NATS at %s",
-		demoGroup, count(v.f.members, "member"), count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.url)
+	return fmt.Sprintf("rota up%s: group %s, %s, %s, %d messages/s; data in %s, NATS at %s",
+		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, count(v.f.members, "member"), count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
 }
 
 func (v *live) name(session string) string { return cmp.Or(v.names[session], session) }

@@ -21,11 +21,11 @@ type yard struct {
 	dir string
 }
 
-func newYard(t *testing.T) *yard {
+func newYard(t *testing.T, flags ...string) *yard {
 	t.Helper()
 	quick(t)
 	y := &yard{t, t.TempDir()}
-	p := start(t, y.dir, "serve", "--listen", freePort(t))
+	p := start(t, y.dir, append([]string{"serve"}, flags...)...)
 	until(t, "the server", func() bool { return strings.Contains(p.out.String(), "serving") })
 	return y
 }
@@ -294,7 +294,7 @@ func TestRunExitsByHowItEnded(t *testing.T) {
 	y := newYard(t)
 	// Orphaned: its store goes away for good.
 	dir := t.TempDir()
-	server := start(t, dir, "serve", "--listen", freePort(t))
+	server := start(t, dir, "serve")
 	until(t, "the server", func() bool { return strings.Contains(server.out.String(), "serving") })
 	orphan := start(t, dir, "run", "--group", "g", "--source", "none:?partitions=1", "--own", "exec:sleep 1000", "--orphan", "0s")
 	until(t, "the member", func() bool { return strings.Contains(orphan.err.String(), "joined") })

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -33,26 +31,10 @@ func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 // connects to whoever serves the folder, and never serves it itself. A member
 // that did would keep the folder when its rota up has ended.
 func folderStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
-	dir := strings.TrimPrefix(raw, "folder:")
-	address, token, err := readAddress(dir)
-	if err != nil {
-		return nil, err
+	if err := rotanats.Check(raw); err != nil {
+		return nil, natsWords(err)
 	}
-	opts = append(opts, rotanats.Token(token), rotanats.SyncAlways(), rotanats.Name("rota"))
-	return rotanats.Store("nats://"+address, opts...), nil
-}
-
-// readAddress reads where a folder is served, and what lets clients in.
-func readAddress(dir string) (address, token string, err error) {
-	var note struct{ Address, Token string }
-	b, err := readFolder(dir, "rota.address")
-	if err != nil {
-		return "", "", err
-	}
-	if json.Unmarshal(b, &note) != nil || note.Address == "" {
-		return "", "", fmt.Errorf("%s cannot be read: remove it if no server of this folder runs", filepath.Join(dir, "rota.address"))
-	}
-	return note.Address, note.Token, nil
+	return rotanats.Store(raw, append(append(folderOptions(), rotanats.Name("rota")), opts...)...), nil
 }
 
 // natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
@@ -91,19 +73,13 @@ func (e plainError) Error() string { return string(e) }
 // dialNATS connects to what a source URL names, to publish there.
 func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
 	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
-	address, opts := raw, []rotanats.Option(nil)
 	if dir, ok := strings.CutPrefix(raw, "embed:"); ok {
 		dir, _, _ = strings.Cut(dir, "?")
 		if err := served(dir); err != nil {
 			return nil, err
 		}
-		host, token, err := readAddress(dir)
-		if err != nil {
-			return nil, err
-		}
-		address, opts = "nats://"+host, append(opts, rotanats.Token(token))
 	}
-	nc, err := rotanats.Connect(address, more, opts...)
+	nc, err := rotanats.Connect(raw, more, folderOptions()...)
 	if err != nil {
 		return nil, unreachable(raw, natsWords(err))
 	}

@@ -101,7 +101,7 @@ func redactQuery(query string) string {
 	for i, p := range parts {
 		switch k, _, ok := strings.Cut(p, "="); {
 		case ok && slices.Contains(tellable, k):
-		case ok && slices.Contains([]string{"token", "creds", "key"}, k):
+		case ok && slices.Contains([]string{"token", "creds", "key", "nkey"}, k):
 			parts[i] = k + "=" + hidden
 		default:
 			parts[i] = hidden
@@ -133,7 +133,7 @@ func holdsSecret(raw string) bool {
 		k, v, _ := strings.Cut(p, "=")
 		byFile = byFile || k == "password-file"
 		sounds := slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(k), w) })
-		if sounds && v != "" && !slices.Contains([]string{"creds", "key", "password-file", "token-file"}, k) { // those are files
+		if sounds && v != "" && !slices.Contains([]string{"creds", "key", "nkey", "password-file", "token-file"}, k) { // those are files
 			return true
 		}
 	}

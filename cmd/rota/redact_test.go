@@ -177,7 +177,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 		"token":    {rotanats.Token("hunter2"), func(h string) string { return "nats://" + h + "?token-file=" + file }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := rotanats.Serve(filepath.Join(dir, name), "", c.allow)
+			s, err := rotanats.Serve(filepath.Join(dir, name), freePort(t), c.allow)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +18,17 @@ import (
 
 func serveCmd() *cobra.Command {
 	var dir, listen, user, passwordFile, tokenFile, cert, key, ca, scratch string
-	var tether bool
+	var tether, open bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the embedded NATS server alone, for members to join",
 		Long: `Serve runs a NATS server with JetStream in a folder: a store for groups and a broker
-for their messages. Members of this machine find it by the folder, others by its
-address. Every write is on disk before it is acknowledged. It is one server: while it
-is down, nobody can renew a lease.
+for their messages. Members of this machine find it by the folder and connect through a
+socket in it: nobody can who may not enter the folder. Every write is on disk before it
+is acknowledged. It is one server: while it is down, nobody can renew a lease.
 
+With --listen others can connect by TCP: with the user and password, or the token,
+that it is given, or else with the key in the folder, nats://HOST:PORT?nkey=DIR/rota.nkey.
 Beyond loopback it wants a user and password, or a token, and should have a
 certificate; with --ca it also asks members for theirs.`,
 		Example: `  rota serve
@@ -58,8 +62,17 @@ certificate; with --ca it also asks members for theirs.`,
 			if ca != "" {
 				opts = append(opts, rotanats.RootCA(ca))
 			}
-			if err := checkListen(listen); err != nil {
+			if listen == "" && (user != "" || token != "" || cert != "" || ca != "") {
+				return usagef("--user, --token-file, --cert and --ca are for clients that come by TCP: add --listen HOST:PORT")
+			}
+			if open && (user != "" || token != "" || ca != "") {
+				return usagef("--open and a way to sign in: give one of them")
+			}
+			if err := checkListen(listen, open); err != nil {
 				return err
+			}
+			if open {
+				opts = append(opts, rotanats.Open())
 			}
 			s, err := rotanats.Serve(dir, listen, opts...)
 			if err != nil {
@@ -67,7 +80,10 @@ certificate; with --ca it also asks members for theirs.`,
 			}
 			defer s.Close()
 			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "serving %s at %s; Ctrl-C ends it\n", dir, s.URL())
+			fmt.Fprintf(w, "serving %s%s at %s; Ctrl-C ends it\n", dir, openly(open), whereServed(dir, s))
+			if s.Addr() != "" && !open && user == "" && token == "" {
+				fmt.Fprintf(w, "by TCP, with the key of the folder: --store '%s'\n", withKey(dir, s))
+			}
 			fmt.Fprintf(w, "a member, from this folder: %s run --group G --source none:?partitions=8 --own 'exec:sleep 1000'\n", self())
 			ctx := cmd.Context()
 			if tether {
@@ -88,7 +104,8 @@ certificate; with --ca it also asks members for theirs.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&dir, "dir", defaultDir, "the folder for its data")
-	fl.StringVar(&listen, "listen", "127.0.0.1:4222", "where to listen")
+	fl.StringVar(&listen, "listen", "", "HOST:PORT for clients that come by TCP (default: none can)")
+	fl.BoolVar(&open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.StringVar(&user, "user", "", "who may connect")
 	fl.StringVar(&passwordFile, "password-file", "", "a file with the user's password")
 	fl.StringVar(&tokenFile, "token-file", "", "a file with a token that lets clients in")
@@ -125,8 +142,33 @@ func discard(dir string) (err error) {
 	return err
 }
 
-// checkListen refuses what is not HOST:PORT.
-func checkListen(listen string) error {
+// whereServed tells where a server can be reached.
+func whereServed(dir string, s *rotanats.Server) string {
+	at := filepath.Join(dir, "rota.sock")
+	if s.Addr() != "" {
+		at += " and " + s.URL()
+	}
+	return at
+}
+
+// openly is said first of a server that asks nobody for anything.
+func openly(open bool) string {
+	if !open {
+		return ""
+	}
+	return ", OPEN to every user of this machine,"
+}
+
+// withKey is the URL for clients that come by TCP and may read the folder.
+func withKey(dir string, s *rotanats.Server) string {
+	return s.URL() + "?nkey=" + strings.ReplaceAll(url.QueryEscape(filepath.Join(dir, "rota.nkey")), "%2F", "/")
+}
+
+// checkListen refuses what is not HOST:PORT, and openness that nobody could see.
+func checkListen(listen string, open bool) error {
+	if open && listen == "" {
+		return usagef("--open is about clients that come by TCP: add --listen HOST:PORT")
+	}
 	_, port, err := net.SplitHostPort(listen)
 	if n, bad := strconv.ParseUint(port, 10, 16); listen != "" && (err != nil || bad != nil || n == 0) {
 		return usagef("--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)

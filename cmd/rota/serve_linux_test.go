@@ -12,7 +12,7 @@ import (
 // TestServeEndsWhenItsFolderIsTakenAway: rota serve and rota up end and say why, so
 // that no second group lives in a new folder at the same place for long.
 func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
-	for _, verb := range [][]string{{"serve", "--listen", freePort(t)}, {"up", "--members", "1"}} {
+	for _, verb := range [][]string{{"serve"}, {"up", "--members", "1"}} {
 		t.Run(verb[0], func(t *testing.T) {
 			dir := t.TempDir()
 			data := filepath.Join(dir, defaultDir)
@@ -68,7 +68,7 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	} else {
 		t.Log("NOT ALLOWED: only root can give the folder to another user; its mode has to do")
 	}
-	for _, args := range [][]string{{"up", "--for", "1s"}, {"serve", "--listen", freePort(t)}, {"status"}, {"pause", "p"}, {"run", "--handle", "log"},
+	for _, args := range [][]string{{"up", "--for", "1s"}, {"serve"}, {"status"}, {"pause", "p"}, {"run", "--handle", "log"},
 		{"status", "--group", "g", "--store", "embed:" + data}} {
 		p := start(t, dir, args...)
 		if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
@@ -84,6 +84,6 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	if err := os.Remove(file("rota.address")); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, dir, "serve", "--listen", freePort(t), "--shared-folder")
+	p := start(t, dir, "serve", "--shared-folder")
 	until(t, "the server of a shared folder", func() bool { return strings.Contains(p.out.String(), "serving "+defaultDir) })
 }

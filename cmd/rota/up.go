@@ -17,6 +17,7 @@ import (
 type upFlags struct {
 	members, partitions, rate int
 	dir, listen               string
+	open                      bool
 	length                    time.Duration
 }
 
@@ -30,7 +31,8 @@ func upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a group on this machine: real processes, real messages",
-		Long: `Up runs a NATS server in this process, with its data in ./rota-data, publishes
+		Long: `Up runs a NATS server in this process, with its data and its socket in ./rota-data,
+which is yours alone, publishes
 messages to a stream of it at a steady rate, and starts members as processes of their
 own that share the stream's partitions. It shows what happens, and says what to try:
 add a member, kill one, freeze one.
@@ -51,17 +53,22 @@ ROTA_HEARTBEAT change that.`,
 	fl.Var(number[int]{&f.partitions, 1, 1024}, "partitions", "how many partitions they share, 1 to 1024")
 	fl.Var(number[int]{&f.rate, 0, 100_000}, "rate", "messages per second, over all partitions")
 	fl.StringVar(&f.dir, "dir", f.dir, "the folder for the server's data")
-	fl.StringVar(&f.listen, "listen", "", "where the server listens (default: a free port of 127.0.0.1, and the same again)")
+	fl.StringVar(&f.listen, "listen", "", "HOST:PORT for clients that come by TCP, with the key in the folder (default: none can)")
+	fl.BoolVar(&f.open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.Var(showTime{&f.length}, "for", "end after this time (default: at Ctrl-C)")
 	return cmd
 }
 
 // run is rota up.
 func (f *upFlags) run(ctx context.Context, out io.Writer) error {
-	if err := checkListen(f.listen); err != nil {
+	if err := checkListen(f.listen, f.open); err != nil {
 		return err
 	}
-	server, err := rotanats.Serve(f.dir, f.listen, folderOptions()...)
+	opts := folderOptions()
+	if f.open {
+		opts = append(opts, rotanats.Open())
+	}
+	server, err := rotanats.Serve(f.dir, f.listen, opts...)
 	if err != nil {
 		return natsWords(err)
 	}
@@ -96,7 +103,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	v := newLive(out, f, server.URL(), sup, file)
+	v := newLive(out, f, whereServed(f.dir, server), sup, file)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

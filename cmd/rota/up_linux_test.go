@@ -176,7 +176,7 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 	if os.WriteFile(file, nil, 0o644) != nil || os.Mkdir(other, 0o755) != nil || os.WriteFile(filepath.Join(other, "thesis.txt"), nil, 0o644) != nil {
 		t.Fatal("no files")
 	}
-	served := start(t, dir, "serve", "--listen", freePort(t))
+	served := start(t, dir, "serve")
 	until(t, "the server", func() bool { return strings.Contains(served.out.String(), "serving") })
 	for _, c := range []struct {
 		args []string

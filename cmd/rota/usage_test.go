@@ -114,6 +114,10 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
 		{"up --rate -1", 64, `--rate "-1": want a whole number from 0 to 100000; see rota up --help`},
+		{"up --open", 64, "--open is about clients that come by TCP: add --listen HOST:PORT"},
+		{"serve --open", 64, "--open is about clients that come by TCP: add --listen HOST:PORT"},
+		{"serve --ca ca.pem", 64, "--user, --token-file, --cert and --ca are for clients that come by TCP: add --listen HOST:PORT"},
+		{"serve --open --ca ca.pem --listen 127.0.0.1:4222", 64, "--open and a way to sign in: give one of them"},
 		{"up --listen nonsense", 64, `--listen "nonsense": want HOST:PORT, such as 127.0.0.1:4222`},
 		{"serve --listen 127.0.0.1:99999", 64, `--listen "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:4222`},
 

@@ -20,7 +20,9 @@ import (
 type settings struct {
 	servers []string // host:port, without a scheme
 	folder  string   // instead of servers: whoever serves this folder
+	guest   bool     // who is never us
 	shared  bool     // others may write to the folder
+	open    bool     // Serve asks for nothing
 	secure  bool     // tls://
 	name    string   // of the connection, for the server's operator
 	api     string   // where JetStream is asked; "" for $JS.API
@@ -34,6 +36,7 @@ type settings struct {
 	passwordFile string
 	tokenFile    string
 	creds        string // file
+	nkey         string // file
 	ca           string // file
 	cert         string // file
 	key          string // file
@@ -67,6 +70,10 @@ func Token(token string) Option { return func(s *settings) { s.token = secret(to
 
 // Credentials signs in with a credentials file, as nsc writes it.
 func Credentials(file string) Option { return func(s *settings) { s.creds = file } }
+
+// NKey signs in with a key that never leaves this host: file holds its seed, as rota.nkey
+// in the folder of an embedded server does.
+func NKey(file string) Option { return func(s *settings) { s.nkey = file } }
 
 // RootCA trusts servers whose certificate this PEM file vouches for, and no
 // others.
@@ -168,6 +175,7 @@ var parameters = map[string]func(*settings, string) error{
 	"password-file": func(s *settings, v string) error { s.passwordFile = v; return nil },
 	"token-file":    func(s *settings, v string) error { s.tokenFile = v; return nil },
 	"creds":         func(s *settings, v string) error { s.creds = v; return nil },
+	"nkey":          func(s *settings, v string) error { s.nkey = v; return nil },
 	"ca":            func(s *settings, v string) error { s.secure, s.ca = true, v; return nil },
 	"cert":          func(s *settings, v string) error { s.secure, s.cert = true, v; return nil },
 	"key":           func(s *settings, v string) error { s.secure, s.key = true, v; return nil },
@@ -221,15 +229,15 @@ func read(address string, opts []Option) (*settings, error) {
 }
 
 // parse reads scheme://user:password@host:port,host:port?parameter=value, also
-// with a scheme before each host, or embed:folder.
+// with a scheme before each host, embed:folder or folder:folder.
 func (s *settings) parse(address string) error {
 	address, query, _ := strings.Cut(address, "?")
 	scheme, rest, ok := strings.Cut(address, ":")
 	switch {
-	case ok && scheme == "embed":
-		s.folder = rest
+	case ok && (scheme == "embed" || scheme == "folder"):
+		s.folder, s.guest = rest, scheme == "folder"
 		if rest == "" {
-			return errors.New("rotanats: the URL embed: names no folder: write embed:DIR")
+			return fmt.Errorf("rotanats: the URL %s: names no folder: write %[1]s:DIR", scheme)
 		}
 	case ok && (scheme == "nats" || scheme == "tls") && strings.HasPrefix(rest, "//"):
 		s.secure = scheme == "tls"
@@ -319,6 +327,8 @@ func (s *settings) check() error {
 		return errors.New("rotanats: cert and key: give both or none")
 	case s.user != "" && s.token != "":
 		return errors.New("rotanats: a user and a token: give one of them")
+	case s.nkey != "" && (s.user != "" || s.token != "" || s.creds != "" || s.passwordFile != "" || s.tokenFile != ""):
+		return errors.New("rotanats: nkey and another way to sign in: give one of them")
 	}
 	return s.checkFiles()
 }
@@ -330,7 +340,7 @@ func (s *settings) checkFiles() error {
 	case s.passwordFile == "" && s.tokenFile == "":
 		return nil
 	case s.folder != "":
-		return errors.New("rotanats: embed: finds what lets it in by itself: leave password-file and token-file out")
+		return errors.New("rotanats: a folder's server asks for no password on this host: leave password-file and token-file out")
 	case s.passwordFile != "" && s.tokenFile != "":
 		return errors.New("rotanats: password-file and token-file: give one of them")
 	case s.passwordFile != "" && s.user == "":
@@ -351,7 +361,10 @@ func plain(name string) bool {
 
 // String is the address without what is secret.
 func (s *settings) String() string {
-	if s.folder != "" {
+	switch {
+	case s.guest:
+		return "folder:" + s.folder
+	case s.folder != "":
 		return "embed:" + s.folder
 	}
 	scheme := "nats://"
@@ -366,6 +379,9 @@ func (s *settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
 // dialing turns the settings into what the client wants to know.
 func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
+	if s.folder != "" { // who can open its socket needs nothing else
+		return []nats.Option{nats.SetCustomDialer(s.place()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
+	}
 	var opts []nats.Option
 	switch {
 	case s.passwordFile != "":
@@ -399,6 +415,13 @@ func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.UserCredentials(s.creds))
 	}
+	if s.nkey != "" {
+		key, err := nats.NkeyOptionFromSeed(s.nkey)
+		if err != nil {
+			return nil, fmt.Errorf("the key file: %w", err)
+		}
+		opts = append(opts, key)
+	}
 	if s.secure {
 		secure, err := s.dialingTLS(failing)
 		if err != nil {
@@ -422,20 +445,28 @@ func readSecret(file string) (secret, error) {
 	return secret(text), nil
 }
 
+// urls are those of the servers, for the client. That of a folder's is never looked at.
+func (s *settings) urls() (list []string) {
+	if s.folder != "" {
+		return []string{"nats://" + socketFile}
+	}
+	for _, host := range s.servers {
+		list = append(list, "nats://"+host)
+	}
+	return list
+}
+
 // Connect connects to servers by the same URLs and options as Store and Source
-// do, for whatever else there is to do: to publish, say. The URL may not be an
-// embed: one. No error of it tells a secret.
+// do, for whatever else there is to do: to publish, say. Of embed:DIR it is the
+// server that somebody runs: Connect starts none. No error of it tells a secret.
 func Connect(address string, more []nats.Option, opts ...Option) (*nats.Conn, error) {
 	s, err := read(address, opts)
 	if err != nil {
 		return nil, err
 	}
-	if s.folder != "" {
-		return nil, errors.New("rotanats: connect to a folder's server by its address, which is in rota.address")
-	}
 	dialing, err := s.dialing(func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: connect to %v: %w", s, err)
 	}
-	return nats.Connect("nats://"+strings.Join(s.servers, ",nats://"), append(dialing, more...)...)
+	return nats.Connect(strings.Join(s.urls(), ","), append(dialing, more...)...)
 }

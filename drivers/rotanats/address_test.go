@@ -34,6 +34,8 @@ func TestAddresses(t *testing.T) {
 		{"nats://a:70000", "server 1 of the URL", 0},
 		{"nats://a:0", "server 1 of the URL", 0},
 		{"embed:", "names no folder", 0},
+		{"folder:", "names no folder", 0},
+		{"nats://t@a?nkey=f", "give one of them", 0},
 		{"nats://a?buckte=x", "a parameter buckte; known are api, bucket, ca, ", 0},
 		{"nats://a?replicas=9", "replicas=9: want a number from 1 to 5", 0},
 		{"nats://a?sync=sometimes", `sync=sometimes: want "always"`, 0},
@@ -113,7 +115,7 @@ func TestNoPermissionIsSaid(t *testing.T) {
 const hidden = "hunter2SECRET"
 
 func FuzzAddress(f *testing.F) {
-	for _, a := range []string{"nats://a", "nats://u:p@a:1,b:2?bucket=x", "tls://t@[::1]:5?ca=x&cert=y&key=z", "embed:dir?token=x", "nats://a?sync=always&%", "nats://@:,@?=&;"} {
+	for _, a := range []string{"nats://a", "nats://u:p@a:1,b:2?bucket=x", "tls://t@[::1]:5?ca=x&cert=y&key=z", "embed:dir?token=x", "folder:dir?nkey=x", "nats://a?sync=always&%", "nats://@:,@?=&;"} {
 		f.Add(a)
 	}
 	f.Fuzz(func(t *testing.T, address string) {

@@ -13,10 +13,10 @@ import (
 )
 
 // Embed keeps records in a folder, by a NATS server that the processes of one
-// host share: the first to come serves it, on a port of 127.0.0.1 that stays the
-// same, the others connect to that one; when it ends, however it ends, another
-// takes over the same data at the same address, within a fraction of a lease.
-// Every write is synced to disk before it is acknowledged.
+// host share: the first to come serves it, the others connect to that one through a
+// socket in the folder; when it ends, however it ends, another takes over the same
+// data, within a fraction of a lease. Every write is synced to disk before it is
+// acknowledged. No other user but root can connect.
 //
 // It is good for one host, and as long as that lives. A server that is frozen
 // keeps the folder: then nobody can renew a lease.
@@ -51,17 +51,20 @@ func (e *embedded) begin() error {
 		switch {
 		case err == nil:
 			return e.begun(f)
-		case errors.Is(err, errTaken) && !late: // the port of one that is about to be gone
 		case !errors.Is(err, errServed):
 			return err
 		default:
-			if conn, derr := f.Dial("tcp", ""); derr == nil {
+			conn, derr := f.dial()
+			if derr == nil {
 				conn.Close()
 				return e.begun(f)
 			}
+			if errors.Is(derr, errForeign) {
+				return derr
+			}
 			if late {
 				n, _ := f.read()
-				return fmt.Errorf("the folder %s is locked by process %d, which does not answer at %s", f, n.Pid, n.Address)
+				return fmt.Errorf("the folder %s is locked by process %d, which does not answer at %s: if that is an earlier version of rota, end it", f, n.Pid, socketFile)
 			}
 		}
 	}
@@ -113,7 +116,7 @@ func (e *embedded) take() error {
 			e.lose(err)
 		}
 	})
-	e.set.log.Info("serving", "folder", e.set.folder, "address", s.Addr())
+	e.set.log.Info("serving", "folder", e.set.folder)
 	return nil
 }
 
@@ -145,7 +148,7 @@ func (e *embedded) takeOver() {
 		} else if errors.Is(err, errReplaced) {
 			e.lose(fmt.Errorf("rotanats: %w", err))
 			return
-		} else if !errors.Is(err, errServed) && !errors.Is(err, errTaken) {
+		} else if !errors.Is(err, errServed) {
 			e.set.log.Warn("taking over", "folder", e.set.folder, "err", err)
 		}
 		select {

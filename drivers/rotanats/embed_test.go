@@ -2,7 +2,6 @@ package rotanats_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
@@ -20,23 +18,13 @@ import (
 )
 
 // TestTakeover kills the process that serves a folder and measures for how long
-// nothing could be written. What was acknowledged before is there after it, at the
-// same address.
+// nothing could be written. What was acknowledged before is there after it.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	kill := host(t, dir)
 	s := rotanats.Embed(dir)
 	t.Cleanup(func() { s.Close() })
-	address := func() string {
-		text, err := os.ReadFile(filepath.Join(dir, "rota.address"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		address, _, _ := strings.Cut(string(text), ",")
-		return address
-	}
-	before := address()
 	var rev rota.Rev
 	n := 0
 	write := func() error {
@@ -76,9 +64,6 @@ func TestTakeover(t *testing.T) {
 	t.Logf("nothing could be written for %v", took.Round(time.Millisecond))
 	if took > 2500*time.Millisecond { // half a lease
 		t.Errorf("the takeover took %v", took)
-	}
-	if after := address(); after != before {
-		t.Errorf("the address was %s and is %s", before, after)
 	}
 	host(t, dir) // and others still find it
 }
@@ -154,15 +139,7 @@ func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 // folderBucket connects to the server of a folder, past the store.
 func folderBucket(t testing.TB, dir string) jetstream.JetStream {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "rota.address"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var note struct{ Address, Token string }
-	if err := json.Unmarshal(text, &note); err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect("nats://"+note.Address, nats.Token(note.Token))
+	nc, err := rotanats.Connect("folder:"+dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,10 +174,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}
 	defer s.Close()
 	guarded := folder()
-	g, err := rotanats.Serve(guarded, "", rotanats.Token(hidden))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := serveTCP(t, guarded, rotanats.Token(hidden))
 	g.Close()
 	embed := func(dir string) error { return works(t, rotanats.Embed(dir)) }
 	serve := func(dir, listen string, opts ...rotanats.Option) error {
@@ -222,18 +196,22 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"no port":                     {serve(folder(), "127.0.0.1"), "write HOST:PORT"},
 		"all the world, no password":  {serve(folder(), "0.0.0.0:14221"), "give a user and password or a token"},
 		"every interface":             {serve(folder(), ":14221"), "give a user and password or a token"},
+		"openly, all the world":       {serve(folder(), "0.0.0.0:14221", rotanats.Open()), "give a user and password or a token"},
+		"openly and with a token":     {serve(folder(), "127.0.0.1:14221", rotanats.Open(), rotanats.Token(hidden)), "give one of them"},
+		"a token and no port":         {serve(folder(), "", rotanats.Token(hidden)), "say where to listen"},
+		"a certificate and no port":   {serve(folder(), "", rotanats.Certificate("a", "b")), "say where to listen"},
+		"openly and no port":          {serve(folder(), "", rotanats.Open()), "say where to listen"},
+		"a client's key":              {serve(folder(), "127.0.0.1:14221", rotanats.NKey("f")), "they are for clients"},
 		"a password nobody told":      {embed(guarded), "was served with a password"},
-		"no such key":                 {serve(folder(), "", rotanats.Certificate("a", "b")), "certificate a with key b"},
-		"nobody serves, for a source": {sourceError(t, "embed:"+folder()), "nobody has served"},
+		"no such key":                 {serve(folder(), "127.0.0.1:14221", rotanats.Certificate("a", "b")), "certificate a with key b"},
+		"nobody serves, for a source": {sourceError(t, "embed:"+folder()), "nobody serves it now"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q", name, c.err, c.says)
 		}
 		silent(t, name, c.err)
 	}
-	if err := serve(guarded, "", rotanats.Token(hidden)); err != nil {
-		t.Errorf("with the password again: %v", err)
-	}
+	serveTCP(t, guarded, rotanats.Token(hidden)).Close() // with the password again
 	if os.Geteuid() != 0 {
 		dir := folder()
 		os.Chmod(dir, 0o500)

@@ -1,18 +1,19 @@
 package rotanats
 
 import (
-	"crypto/rand"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	mrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/nats-io/nkeys"
 )
 
 // A folder holds an embedded server: its data, a lock that whoever serves it
@@ -27,16 +28,14 @@ func (f folder) String() string { return f.dir }
 const (
 	lockFile = "rota.lock"
 	noteFile = "rota.address"
+	keyFile  = "rota.nkey"
 	dataDir  = "jetstream" // as the server calls it
 )
 
-// note is how the processes of a host find each other. Only who may read the
-// folder may read it, and so connect.
+// note is what the next server, and whoever wonders, must know of this one.
 type note struct {
-	Address string `json:"address"`
-	Token   secret `json:"token"`
-	Open    bool   `json:"open,omitempty"`    // no token is asked for
-	Guarded bool   `json:"guarded,omitempty"` // it asks for more than the token, which only who was told can serve
+	Address string `json:"address,omitempty"` // where it listens beside its socket
+	Guarded bool   `json:"guarded,omitempty"` // it was told secrets, which only who was told them can ask for
 	Pid     int    `json:"pid"`               // of the one that serves, or did last
 }
 
@@ -51,19 +50,24 @@ func (f folder) read() (note, error) {
 	if err != nil {
 		return n, err
 	}
-	if err := json.Unmarshal(text, &n); err != nil || n.Address == "" {
+	if err := json.Unmarshal(text, &n); err != nil {
 		return n, fmt.Errorf("%s is not a note of rota's: remove it if no server of this folder runs", f.path(noteFile))
 	}
 	return n, nil
 }
 
-// write replaces the note in one step: others read it at any time.
-func (f folder) write(n note) error {
+// note writes what this server is.
+func (f folder) note(n note) error {
 	text, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
-	const tmp = noteFile + ".new"
+	return f.write(noteFile, text)
+}
+
+// write replaces a file in one step: others read it at any time.
+func (f folder) write(name string, text []byte) error {
+	tmp := name + ".new"
 	if err := os.Remove(f.path(tmp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // of one that ended in between
 	}
@@ -75,17 +79,33 @@ func (f folder) write(n note) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.path(tmp), f.path(noteFile))
+	return os.Rename(f.path(tmp), f.path(name))
 }
 
-// Dial connects to whoever serves the folder now, whatever the address said
-// when it was first asked for.
-func (f folder) Dial(network, _ string) (net.Conn, error) {
-	n, err := f.read()
-	if err != nil {
-		return nil, err
+// key is the public half of the folder's key, which is made when it is first needed.
+// Clients that come by TCP prove that they can read the other half, and do not send it.
+func (f folder) key() (public string, err error) {
+	text, err := f.load(keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		var pair nkeys.KeyPair
+		if pair, err = nkeys.CreateUser(); err == nil {
+			text, err = pair.Seed()
+		}
+		if err == nil {
+			err = f.write(keyFile, text)
+		}
 	}
-	return net.DialTimeout(network, n.Address, dialTime)
+	if err != nil {
+		return "", err
+	}
+	pair, err := nkeys.FromSeed(bytes.TrimSpace(text))
+	if err == nil {
+		public, err = pair.PublicKey()
+	}
+	if err != nil || !nkeys.IsValidPublicUserKey(public) {
+		return "", fmt.Errorf("%s is not a key of rota's: remove it, and give the new one to clients", f.path(keyFile))
+	}
+	return public, nil
 }
 
 // prepare makes the folder, or sees that it is one of ours.
@@ -165,42 +185,18 @@ func (f folder) lock() (*os.File, error) {
 	return file, nil
 }
 
-// address is the note to serve by: the one there is, or a new one. fresh tells
-// that nothing was ever served from here.
-func (f folder) address(listen string) (n note, fresh bool, err error) {
+// last is the note of the server before, empty if there was none. fresh tells that
+// nothing was ever served from here.
+func (f folder) last() (n note, fresh bool, err error) {
 	n, err = f.read()
-	if err != nil {
-		if _, there := os.Lstat(f.path(noteFile)); there == nil {
-			return n, false, err
-		}
-		_, none := os.Lstat(f.path(dataDir))
-		fresh = errors.Is(none, fs.ErrNotExist)
-		n = note{Token: secret(rand.Text())}
+	if err == nil {
+		return n, false, nil
 	}
-	if listen != "" {
-		n.Address = listen
+	if _, there := os.Lstat(f.path(noteFile)); there == nil {
+		return n, false, err
 	}
-	if n.Address == "" {
-		n.Address, err = freeAddress()
-	} else {
-		err = free(n.Address)
-	}
-	return n, fresh, err
-}
-
-// freeAddress finds a port below those that the kernel gives to outgoing
-// connections. On one of those, a client that keeps dialling a dead server would
-// sooner or later be given that very port and connect to itself.
-func freeAddress() (string, error) {
-	const lowest, highest = 14222, 32000
-	var err error
-	for range 100 {
-		a := fmt.Sprintf("127.0.0.1:%d", lowest+mrand.IntN(highest-lowest))
-		if err = free(a); err == nil {
-			return a, nil
-		}
-	}
-	return "", err
+	_, none := os.Lstat(f.path(dataDir))
+	return note{}, errors.Is(none, fs.ErrNotExist), nil
 }
 
 // free tells whether an address can be listened on.
@@ -210,14 +206,12 @@ func free(address string) error {
 	case err == nil:
 		return l.Close()
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w: %s: another program listens there; stop it, or give another address", errTaken, address)
+		return fmt.Errorf("the port is taken: %s: another program listens there; stop it, or give another address", address)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("no permission to listen on %s: choose a port above 1023 (%w)", address, err)
 	}
 	return fmt.Errorf("listen on %s: %w", address, err)
 }
-
-var errTaken = errors.New("the port is taken")
 
 // loopback tells whether an address can be reached from this host alone.
 func loopback(address string) bool {

@@ -147,19 +147,8 @@ func (l *link) connect() (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers := l.set.servers
-	if l.set.folder != "" {
-		f := l.set.place()
-		if err := l.serve(); err != nil {
-			return nil, err
-		}
-		note, err := f.read()
-		if err != nil {
-			return nil, err
-		}
-		// The address may be another one the next time, so it is read by each dial.
-		servers = []string{note.Address}
-		opts = append(opts, nats.SetCustomDialer(f), nats.Token(string(note.Token)), nats.IgnoreDiscoveredServers())
+	if err := l.serve(); err != nil {
+		return nil, err
 	}
 	opts = append(opts,
 		nats.Name(l.set.name), nats.Timeout(dialTime), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
@@ -171,9 +160,7 @@ func (l *link) connect() (*nats.Conn, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.complain(sub, err) }),
 	)
 	o := nats.GetDefaultOptions()
-	for _, s := range servers {
-		o.Servers = append(o.Servers, "nats://"+s)
-	}
+	o.Servers = l.set.urls()
 	for _, set := range opts {
 		if err := set(&o); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func FuzzNote(f *testing.F) {
 			}
 			return
 		}
-		if err := at.write(n); err != nil {
+		if err := at.note(n); err != nil {
 			t.Fatal(err)
 		}
 		if again, err := at.read(); err != nil || again != n {

@@ -1,54 +1,133 @@
 package rotanats_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
-// folderToken is what lets those in who may read the folder.
-func folderToken(t testing.TB, dir string) string {
-	t.Helper()
-	var note struct{ Token string }
-	text, err := os.ReadFile(filepath.Join(dir, "rota.address"))
-	if err == nil {
-		err = json.Unmarshal(text, &note)
-	}
-	if err != nil || note.Token == "" {
-		t.Fatalf("the token of %s: %v", dir, err)
-	}
-	return note.Token
-}
-
-// TestOpennessDoesNotStick: a folder was served without a password once. Whoever
-// embeds it later asks for the folder's token again.
+// TestOpennessDoesNotStick: a folder was served openly once. Whoever serves it later
+// listens nowhere, or asks for a secret again.
 func TestOpennessDoesNotStick(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := rotanats.Serve(dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := serveTCP(t, dir, rotanats.Open())
 	if err := works(t, rotanats.Store(s.URL())); err != nil {
-		t.Errorf("while it is served without a password: %v", err)
+		t.Errorf("while it is served openly: %v", err)
 	}
 	s.Close()
 	e := rotanats.Embed(dir)
-	defer e.Close()
 	if _, err := e.Get(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	if err := works(t, rotanats.Store(s.URL())); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
-		t.Errorf("without the token: %v", err)
+	if err := works(t, rotanats.Store(s.URL())); err == nil {
+		t.Error("the folder is embedded, and somebody answers at the port where it was open")
 	}
-	if err := works(t, rotanats.Store(s.URL(), rotanats.Token(folderToken(t, dir)))); err != nil {
-		t.Errorf("with the token: %v", err)
+	e.Close()
+	again := serveTCP(t, dir)
+	if err := works(t, rotanats.Store(again.URL())); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
+		t.Errorf("without the key: %v", err)
 	}
 	if err := works(t, rotanats.Embed(dir)); err != nil {
 		t.Errorf("by the folder: %v", err)
+	}
+}
+
+// TestFolderOfAnEarlierVersion: it was open and has a token and a port, which nobody
+// asks for, or listens on, any more.
+func TestFolderOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := newEars(t)
+	old := `{"address":"` + l.Addr().String() + `","token":"` + hidden + `","open":true,"pid":1}`
+	if err := os.WriteFile(filepath.Join(dir, "rota.address"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := works(t, rotanats.Embed(dir)); err != nil {
+		t.Error(err)
+	}
+	if err := sourceError(t, "embed:"+dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
+		t.Errorf("when nobody serves it: %v", err)
+	}
+	if heard := l.heard(); heard != "" {
+		t.Errorf("whoever listens at the old port heard %q", heard)
+	}
+}
+
+// TestKeyOfTheFolder lets clients in that come by TCP, and no others; and whoever
+// listens in the server's place learns nothing that would let it in.
+func TestKeyOfTheFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := serveTCP(t, dir)
+	file := filepath.Join(dir, "rota.nkey")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the key: %v, %v", info, err)
+	}
+	if err := works(t, rotanats.Store(s.URL()+"?nkey="+file)); err != nil {
+		t.Errorf("with the key: %v", err)
+	}
+	other := filepath.Join(t.TempDir(), "data")
+	serveTCP(t, other).Close()
+	for name, url := range map[string]string{
+		"nobody":          s.URL(),
+		"another key":     s.URL() + "?nkey=" + filepath.Join(other, "rota.nkey"),
+		"a made-up token": s.URL() + "?token=" + hidden,
+		"an empty user":   "nats://:@" + s.Addr(),
+	} {
+		if err := works(t, rotanats.Store(url)); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := works(t, rotanats.Store(s.URL()+"?nkey="+file+".no")); err == nil || !strings.Contains(err.Error(), "the key file") {
+		t.Errorf("a key that is not there: %v", err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := strings.TrimSpace(string(text))
+	// A squatter hears the public half, and old signatures.
+	pair, err := nkeys.FromSeed([]byte(seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, sign := range map[string]nats.SignatureHandler{
+		"no signature":         func([]byte) ([]byte, error) { return nil, nil },
+		"another's signature":  func([]byte) ([]byte, error) { return make([]byte, 64), nil },
+		"one of another nonce": func([]byte) ([]byte, error) { return pair.Sign([]byte("abcdefghijk")) },
+	} {
+		nc, err := nats.Connect(s.URL(), nats.Nkey(public, sign), nats.NoReconnect())
+		if err == nil {
+			nc.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
+			t.Errorf("the public key with %s: %v", name, err)
+		}
+	}
+	s.Close()
+	l := newEars(t)
+	if nc, err := rotanats.Connect("nats://"+l.Addr().String()+"?nkey="+file, []nats.Option{nats.NoReconnect()}); err == nil {
+		nc.Close()
+		t.Error("it takes anybody for its server")
+	}
+	heard := l.heard()
+	if !strings.Contains(heard, `"nkey":"U`) || strings.Contains(heard, seed) {
+		t.Errorf("a squatter heard %q", heard)
+	}
+	again := serveTCP(t, dir)
+	if err := works(t, rotanats.Store(again.URL()+"?nkey="+file)); err != nil {
+		t.Errorf("with the same key, later: %v", err)
 	}
 }

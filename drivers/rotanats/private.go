@@ -20,14 +20,16 @@ func SharedFolder() Option { return func(s *settings) { s.shared = true } }
 // ReadFolder reads a small file of a server's folder, such as rota.address, unless
 // another user can have written it.
 func ReadFolder(dir, name string, opts ...Option) ([]byte, error) {
-	set, err := read("embed:"+dir, nil)
+	f, err := openFolder(dir, opts)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range opts {
-		o(set)
-	}
-	return set.place().load(name)
+	return f.load(name)
+}
+
+func openFolder(dir string, opts []Option) (folder, error) {
+	set, err := read("folder:"+dir, opts)
+	return set.place(), err
 }
 
 // WriteFolder opens a file of a server's folder for writing, empty, unless another

@@ -4,6 +4,8 @@ package rotanats_test
 
 import (
 	"context"
+	"crypto/rand"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,14 +83,17 @@ func TestFolderThatOthersPrepared(t *testing.T) {
 		root    bool // only root can prepare it
 		says    string
 	}{
-		"writable by all":      {mode: 0o777, says: "may be written by other users (mode 0777)"},
-		"writable by a group":  {mode: 0o770, says: "may be written by other users (mode 0770)"},
-		"sticky":               {mode: 0o777 | os.ModeSticky, says: "may be written by other users"},
-		"of another user":      {mode: 0o700, root: true, says: "belongs to user 65534", prepare: func(_ *testing.T, tr *trap) error { return os.Chown(tr.dir, nobody, nobody) }},
-		"linked by another":    {mode: 0o700, root: true, says: "belongs to user 65534", prepare: linked(nobody)},
-		"a note of another's":  {mode: 0o700, root: true, says: "belongs to user 65534", prepare: noteOf(nobody, 0o644)},
-		"a note for all":       {mode: 0o700, says: "may be written by other users (mode 0666)", prepare: noteOf(os.Geteuid(), 0o666)},
-		"records of another's": {mode: 0o700, root: true, says: "belongs to user 65534", prepare: recordsOf(nobody)},
+		"writable by all":       {mode: 0o777, says: "may be written by other users (mode 0777)"},
+		"writable by a group":   {mode: 0o770, says: "may be written by other users (mode 0770)"},
+		"sticky":                {mode: 0o777 | os.ModeSticky, says: "may be written by other users"},
+		"of another user":       {mode: 0o700, root: true, says: "belongs to user 65534", prepare: func(_ *testing.T, tr *trap) error { return os.Chown(tr.dir, nobody, nobody) }},
+		"linked by another":     {mode: 0o700, root: true, says: "belongs to user 65534", prepare: linked(nobody)},
+		"a note of another's":   {mode: 0o700, root: true, says: "belongs to user 65534", prepare: noteOf(nobody, 0o644)},
+		"a note for all":        {mode: 0o700, says: "may be written by other users (mode 0666)", prepare: noteOf(os.Geteuid(), 0o666)},
+		"a socket of another's": {mode: 0o700, root: true, says: "belongs to user 65534", prepare: socketOf(nobody, 0o600)},
+		"a socket for all":      {mode: 0o700, says: "may be written by other users (mode 0666)", prepare: socketOf(os.Geteuid(), 0o666)},
+		"a file as a socket":    {mode: 0o700, says: "is not a socket", prepare: fileAsSocket},
+		"records of another's":  {mode: 0o700, root: true, says: "belongs to user 65534", prepare: recordsOf(nobody)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,8 +109,8 @@ func TestFolderThatOthersPrepared(t *testing.T) {
 				tr.must(t, c.prepare(t, tr))
 			}
 			for how, err := range tr.spring(t) {
-				if name == "records of another's" && (how == "Source" || how == "ReadFolder") {
-					continue // they do not touch records
+				if reads := map[string]string{"rec": "Serve Embed", "a n": "Serve Embed ReadFolder", "a s": "Serve Embed Source", "a f": "Serve Embed Source"}[name[:3]]; reads != "" && !strings.Contains(reads, how) {
+					continue // it does not touch that file
 				}
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "--shared-folder") {
 					t.Errorf("%s: %v; want %q and what to do", how, err, c.says)
@@ -132,6 +137,45 @@ func noteOf(uid int, mode os.FileMode) func(*testing.T, *trap) error {
 	}
 }
 
+// socketOf puts a socket there that somebody listens on.
+func socketOf(uid int, mode os.FileMode) func(*testing.T, *trap) error {
+	return func(t *testing.T, tr *trap) error {
+		file := filepath.Join(tr.dir, "rota.sock")
+		tr.listen(t, file)
+		tr.must(t, os.Chmod(file, mode))
+		return os.Chown(file, uid, -1)
+	}
+}
+
+func fileAsSocket(_ *testing.T, tr *trap) error {
+	return os.WriteFile(filepath.Join(tr.dir, "rota.sock"), nil, 0o600)
+}
+
+// listen takes connections at a path, and complains of them.
+func (tr *trap) listen(t *testing.T, path string) {
+	t.Helper()
+	short := filepath.Join("/tmp", "rota-trap-"+rand.Text()) // of a length that a socket may have
+	l, err := net.Listen("unix", short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	tr.must(t, os.Rename(short, path))
+	done := make(chan struct{})
+	t.Cleanup(func() { l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+			t.Errorf("somebody has connected to %s", path)
+		}
+	}()
+}
+
 func recordsOf(uid int) func(*testing.T, *trap) error {
 	return func(t *testing.T, tr *trap) error {
 		dir := filepath.Join(tr.dir, "jetstream")
@@ -142,7 +186,7 @@ func recordsOf(uid int) func(*testing.T, *trap) error {
 
 // TestLinksInAFolderAreNotFollowed, also if it is ours, or shared.
 func TestLinksInAFolderAreNotFollowed(t *testing.T) {
-	for _, name := range []string{"rota.lock", "rota.address", "jetstream"} {
+	for _, name := range []string{"rota.lock", "rota.address", "rota.sock", "jetstream"} {
 		for _, mode := range []os.FileMode{0o700, 0o777} {
 			t.Run(name+" "+mode.String(), func(t *testing.T) {
 				t.Parallel()
@@ -151,13 +195,17 @@ func TestLinksInAFolderAreNotFollowed(t *testing.T) {
 				if name == "jetstream" {
 					to = filepath.Dir(tr.victim)
 				}
+				if name == "rota.sock" {
+					to = tr.victim + ".sock"
+					tr.listen(t, to)
+				}
 				if name == "rota.address" {
 					tr.must(t, os.WriteFile(tr.victim+".note", []byte(noted), 0o600))
 					to = tr.victim + ".note"
 				}
 				tr.link(t, name, to)
 				for how, err := range tr.spring(t, rotanats.SharedFolder()) {
-					if name != "rota.address" && (how == "Source" || how == "ReadFolder") {
+					if how == "Source" && name != "rota.sock" || how == "ReadFolder" && name != "rota.address" {
 						continue
 					}
 					if err == nil || !strings.Contains(err.Error(), "is a symbolic link") && !strings.Contains(err.Error(), "is not a folder") {

@@ -14,7 +14,7 @@ const leastSecret = 8
 // guessable refuses a server that other hosts can reach and whose secret they would
 // soon guess.
 func (s *settings) guessable(address string) error {
-	if loopback(address) {
+	if address == "" || loopback(address) {
 		return nil
 	}
 	for what, secret := range map[string]secret{"password": s.password, "token": s.token} {

@@ -59,14 +59,34 @@ func silent(t testing.TB, what string, things ...any) {
 	}
 }
 
+// serve runs a server that clients reach by TCP: an open one, unless opts tell what
+// they sign in with.
 func serve(t testing.TB, opts ...rotanats.Option) *rotanats.Server {
 	t.Helper()
-	s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), "", opts...)
-	if err != nil {
-		t.Fatal(err)
+	if len(opts) == 0 {
+		opts = append(opts, rotanats.Open())
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return serveTCP(t, filepath.Join(t.TempDir(), "data"), opts...)
+}
+
+// serveTCP serves a folder at a free port of 127.0.0.1, too.
+func serveTCP(t testing.TB, dir string, opts ...rotanats.Option) *rotanats.Server {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; { // the port may be taken meanwhile
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		s, err := rotanats.Serve(dir, l.Addr().String(), opts...)
+		if err == nil {
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+		if !strings.Contains(err.Error(), "the port is taken") || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestSigningIn(t *testing.T) {
@@ -282,7 +302,7 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 		"TLS without a certificate":  {[]rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12}), rotanats.Token(hidden)}, "nobody could connect"},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		s, err := rotanats.Serve(dir, "", c.opts...)
+		s, err := rotanats.Serve(dir, "127.0.0.1:14223", c.opts...)
 		if err == nil {
 			open := works(t, rotanats.Store(s.URL()))
 			s.Close()
@@ -293,6 +313,32 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 		silent(t, name, err)
+	}
+}
+
+// TestFolderAsksForNothing, whatever clients by TCP have to sign in with.
+func TestFolderAsksForNothing(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, t.TempDir())
+	cert, key := ca.issue("server")
+	for name, opts := range map[string][]rotanats.Option{
+		"a token":        {rotanats.Token(hidden)},
+		"a password":     {rotanats.UserPassword("ada", hidden)},
+		"a certificate":  {rotanats.Certificate(cert, key)},
+		"certificates":   {rotanats.Certificate(cert, key), rotanats.RootCA(ca.file)},
+		"the folder key": {},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		s := serveTCP(t, dir, opts...)
+		for _, url := range []string{"folder:" + dir, "embed:" + dir} {
+			if err := works(t, rotanats.Store(url)); err != nil {
+				t.Errorf("%s: %s: %v", name, url, err)
+			}
+		}
+		if err := works(t, rotanats.Store(s.URL())); err == nil {
+			t.Errorf("%s: by TCP it asks for nothing", name)
+		}
+		s.Close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,11 +15,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
 )
 
 // A Server is an embedded NATS server that serves a folder. It syncs every write
 // to disk before it is acknowledged.
 type Server struct {
+	dir   string
+	log   *slog.Logger
 	ns    *server.Server
 	lock  *os.File
 	note  note
@@ -27,6 +31,11 @@ type Server struct {
 	done  chan struct{} // closed when it does not serve any more
 	err   error         // why, if nobody has asked for it
 	guard sync.WaitGroup
+
+	socket net.Listener
+	guests sync.WaitGroup  // connections of the socket, and who takes them
+	ending context.Context // of all of them
+	end    context.CancelFunc
 }
 
 // guardEvery is how often a server sees that its folder is still the one it locked.
@@ -34,20 +43,27 @@ type Server struct {
 // would know nothing of ours.
 const guardEvery = 500 * time.Millisecond
 
-// startTime is how long a server may take to read its data.
-const startTime = 30 * time.Second
+const (
+	startTime = 30 * time.Second // how long a server may take to read its data
+	writeTime = 10 * time.Second // how long a client may take to read what it is sent
+	leaveTime = time.Second      // how long clients of a server that ends have to read its last words
+)
 
-// Serve runs the server of a folder, for others to connect to: by Embed and
-// embed:DIR from this host, by nats:// from anywhere. It returns when it serves.
-// listen is HOST:PORT; "" means where it served last, or a free port of
-// 127.0.0.1. Beyond loopback it wants UserPassword or Token, and should have a
-// Certificate. RootCA makes it ask clients for certificates.
+// Serve runs the server of a folder, for others to connect to, and returns when it
+// serves. Processes of this host connect by Embed, embed:DIR or folder:DIR, through a
+// socket in the folder: nobody can who may not enter the folder.
+//
+// listen is HOST:PORT, for clients that come by TCP as well, by nats://; "" for none.
+// Those have to know the UserPassword or Token that Serve is given, or to hold the key
+// in the folder's file rota.nkey; Open asks them for nothing. Beyond loopback it
+// wants UserPassword or Token, and should have a Certificate. RootCA makes it ask
+// clients for certificates.
 func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	set, err := read("embed:"+dir, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := set.servable(); err != nil {
+	if err := set.servable(listen); err != nil {
 		return nil, err
 	}
 	if listen != "" {
@@ -63,7 +79,7 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	s, err := serve(set.place(), listen, set, true)
 	if errors.Is(err, errServed) {
 		n, _ := set.place().read()
-		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already, at %s", dir, n.Pid, n.Address)
+		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already", dir, n.Pid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: serve: %w", err)
@@ -71,14 +87,23 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	return s, nil
 }
 
+// Open makes Serve ask clients that come by TCP for nothing: every user of this host
+// may read and write everything. It is refused beyond loopback.
+func Open() Option { return func(s *settings) { s.open = true } }
+
 // servable refuses what would serve more openly than was meant, or nobody at all.
 // Half of what clients sign in with is not "no password".
-func (s *settings) servable() error {
+func (s *settings) servable(listen string) error {
+	secrets := s.user != "" || s.password != "" || s.token != ""
 	switch {
 	case (s.user == "") != (s.password == ""):
 		return errors.New("rotanats: serve with a user and a password: give both, and neither empty")
-	case s.creds != "":
-		return errors.New("rotanats: serve with credentials: they are for clients; give a user and password or a token")
+	case s.creds != "" || s.nkey != "":
+		return errors.New("rotanats: serve with credentials or a key: they are for clients; give a user and password or a token")
+	case listen == "" && (secrets || s.secure || s.open):
+		return errors.New("rotanats: serve with a password, a token, a certificate or openly: that is for clients that come by TCP; say where to listen")
+	case s.open && (secrets || s.ca != ""):
+		return errors.New("rotanats: serve openly, and with a password, a token or a CA: give one of them")
 	case s.secure && s.tls == nil && s.cert == "":
 		return errors.New("rotanats: serve with a CA and no certificate: nobody could connect; give Certificate as well")
 	case s.tls != nil && len(s.tls.Certificates) == 0 && s.tls.GetCertificate == nil && s.tls.GetConfigForClient == nil:
@@ -94,11 +119,13 @@ func serve(f folder, listen string, set *settings, told bool) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock, done: make(chan struct{})}
+	s := &Server{dir: f.dir, log: set.log, lock: lock, done: make(chan struct{})}
 	if err := s.start(f, listen, set, told); err != nil {
 		lock.Close()
 		return nil, err
 	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.guests.Go(s.welcome)
 	s.guard.Go(func() { s.watch(f) })
 	return s, nil
 }
@@ -113,44 +140,42 @@ func (s *Server) watch(f folder) {
 			return
 		case <-tick.C:
 			if err := f.still(s.lock); err != nil {
-				s.end(fmt.Errorf("rotanats: %w", err))
+				s.stop(fmt.Errorf("rotanats: %w", err))
 				return
 			}
 		}
 	}
 }
 
-func (s *Server) start(f folder, listen string, set *settings, told bool) (err error) {
+func (s *Server) start(f folder, listen string, set *settings, told bool) error {
 	if err := f.data(); err != nil {
 		return err
 	}
-	if s.note, s.fresh, err = f.address(listen); err != nil {
+	last, fresh, err := f.last()
+	if err != nil {
 		return err
 	}
 	auth := set.user != "" || set.token != ""
 	switch {
-	case s.note.Guarded && !told:
-		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, s.note.Address)
-	case told && !auth && !loopback(s.note.Address):
-		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", s.note.Address)
+	case last.Guarded && !told:
+		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, last.Address)
+	case listen == "":
+	case !auth && !loopback(listen):
+		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", listen)
+	case !set.secure && !loopback(listen):
+		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", listen)
 	}
-	if err := set.guessable(s.note.Address); err != nil {
+	if err := set.guessable(listen); err != nil {
 		return err
 	}
 	set.warnExposed()
-	if told && !set.secure && !loopback(s.note.Address) {
-		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", s.note.Address)
-	}
-	if told {
-		s.note.Guarded = auth || set.secure
-	}
-	s.note.Open = told && !auth // of this server, and not of the next
-	s.note.Pid = os.Getpid()
+	s.fresh = fresh
+	s.note = note{Address: listen, Guarded: told && (auth || set.secure), Pid: os.Getpid()}
 	opts, err := s.options(f, set)
 	if err != nil {
 		return err
 	}
-	if err := f.write(s.note); err != nil {
+	if err := f.note(s.note); err != nil {
 		return f.explain(err)
 	}
 	if s.ns, err = server.NewServer(opts); err != nil {
@@ -160,30 +185,50 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) (err e
 	s.ns.SetLoggerV2(said, false, false, false)
 	s.ns.Start()
 	ready := s.ns.ReadyForConnections(startTime)
-	if err := said.failed(); err != nil || !ready {
+	if err = said.failed(); err != nil || !ready {
+		err = errors.Join(fmt.Errorf("the server of %s did not start", f), err)
+	} else {
+		s.socket, err = f.listen()
+	}
+	if err != nil {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
-		return errors.Join(fmt.Errorf("the server of %s did not start", f), err)
 	}
-	return nil
+	return err
 }
 
+// maxConnections is well below what the process may have open: it needs files, too,
+// and a member that cannot open one fails at its work.
+func maxConnections() int { return int(min(mostFiles()/2, 1<<16)) }
+
 func (s *Server) options(f folder, set *settings) (*server.Options, error) {
+	o := &server.Options{
+		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
+		JetStream: true, StoreDir: f.dir, SyncAlways: true,
+		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
+	}
+	if s.note.Address == "" {
+		return o, nil
+	}
+	if err := free(s.note.Address); err != nil {
+		return nil, err
+	}
 	host, port, err := net.SplitHostPort(s.note.Address)
 	if err != nil {
-		return nil, fmt.Errorf("the address %q in %s: %w", s.note.Address, f.path(noteFile), err)
+		return nil, err
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("the address %q in %s: %w", s.note.Address, f.path(noteFile), err)
+	if o.Port, err = strconv.Atoi(port); err != nil {
+		return nil, err
 	}
-	o := &server.Options{
-		ServerName: "rota-" + port, Host: host, Port: n, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: f.dir, SyncAlways: true,
-		MaxPayload: 8 << 20, WriteDeadline: 10 * time.Second,
-	}
-	if !s.note.Open {
-		o.CustomClientAuthentication = &doorman{set, s.note.Token}
+	o.Host, o.DontListen = host, false
+	if !set.open {
+		d := &doorman{set: set}
+		if set.user == "" && set.token == "" {
+			if d.key, err = f.key(); err != nil {
+				return nil, err
+			}
+		}
+		o.CustomClientAuthentication, o.AlwaysEnableNonce = d, true
 	}
 	if set.secure {
 		if o.TLSConfig, err = set.tlsConfig(); err != nil {
@@ -198,24 +243,44 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 	return o, nil
 }
 
-// doorman lets in who knows the folder's token, or what Serve was told.
+// doorman lets in who comes through the folder's socket, who knows what Serve was
+// told, and who holds the folder's key if it was told nothing.
 type doorman struct {
-	set    *settings
-	folder secret
+	set *settings
+	key string // public
 }
 
 func (d *doorman) Check(c server.ClientAuthentication) bool {
+	if from := c.RemoteAddress(); from != nil && from.Network() == "pipe" { // see seat
+		return true
+	}
 	same := func(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 	o := c.GetOpts()
-	return same(o.Token, string(d.folder)) || same(o.Token, string(d.set.token)) ||
-		same(o.Password, string(d.set.password)) && same(o.Username, d.set.user)
+	return same(o.Token, string(d.set.token)) || same(o.Password, string(d.set.password)) && same(o.Username, d.set.user) ||
+		same(o.Nkey, d.key) && signed(d.key, o.Sig, c.GetNonce())
 }
 
-// Addr is where it serves: HOST:PORT.
+// signed tells whether the holder of a key has signed what this connection was sent.
+func signed(public, signature string, nonce []byte) bool {
+	key, err := nkeys.FromPublicKey(public)
+	if err != nil || len(nonce) == 0 {
+		return false
+	}
+	sig, err := base64.RawURLEncoding.DecodeString(signature)
+	return err == nil && key.Verify(nonce, sig) == nil
+}
+
+// Addr is where it listens for clients that come by TCP: HOST:PORT, or "".
 func (s *Server) Addr() string { return s.note.Address }
 
-// URL is its address for clients, without what they sign in with.
-func (s *Server) URL() string { return "nats://" + s.note.Address }
+// URL is its address for clients, without what they sign in with. If it does not
+// listen for TCP that is folder:DIR, for processes of this host.
+func (s *Server) URL() string {
+	if s.note.Address == "" {
+		return "folder:" + s.dir
+	}
+	return "nats://" + s.note.Address
+}
 
 // Fresh tells that it found nothing in the folder: there are no records that
 // could have been forgotten.
@@ -237,16 +302,23 @@ func (s *Server) Err() error {
 
 // Close ends the server and gives the folder back.
 func (s *Server) Close() error {
-	s.end(nil)
+	s.stop(nil)
 	s.guard.Wait()
 	return nil
 }
 
-func (s *Server) end(because error) {
+func (s *Server) stop(because error) {
 	s.once.Do(func() {
+		s.socket.Close() // the file stays: whoever serves next removes it
+		// A client that does not read, a frozen one say, must not keep the folder from
+		// whoever would serve it next.
+		late := time.AfterFunc(leaveTime, s.end)
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
 		s.lock.Close()
+		s.guests.Wait()
+		late.Stop()
+		s.end()
 		s.err = because
 		close(s.done)
 	})

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func (b *broker) consumer(partition string) (name string) {
 // newBroker makes a stream with three partitions. tune may change it.
 func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) *broker {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := rotanats.Connect(url, []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +174,7 @@ func TestSourceWorkQueue(t *testing.T) {
 
 func TestSourceEmbedded(t *testing.T) {
 	t.Parallel()
-	s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := serve(t)
 	rotatest.Source(t, func(t *testing.T) rotatest.Broker { return newBroker(t, s.URL()) })
 }
 

@@ -21,12 +21,16 @@ import (
 //
 //	nats://host:4222,host:4222?bucket=rota&replicas=3&sync=always
 //	tls://user:password@host?ca=ca.pem
+//	embed:DIR    as Embed
+//	folder:DIR   of the process that serves this folder, as long as one does
 //
 // The bucket is made when it is first used. It connects then, too: an address
 // that is wrong is an error of the first call.
 func Store(address string, opts ...Option) rota.Store {
 	l := newLink(address, opts)
-	if l.bad == nil && l.set.folder != "" {
+	if l.bad == nil && l.set.guest {
+		l.set.synced = true
+	} else if l.bad == nil && l.set.folder != "" {
 		return Embed(strings.TrimPrefix(address, "embed:"), opts...)
 	}
 	return newStore(l, l.set.bucket)

@@ -178,14 +178,8 @@ func TestSourceOneServerKilled(t *testing.T) {
 func TestSourceEmbeddedWhileHostsDie(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := rotanats.Serve(dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBroker(t, "nats://"+folderToken(t, dir)+"@"+s.Addr()) // so that the test can publish, whoever serves
-	s.Close()
 	kill := host(t, dir)
-	b.url = "embed:" + dir
+	b := newBroker(t, "embed:"+dir)
 	survives(t, b, 30*time.Second, func() {
 		for range 4 {
 			next := host(t, dir)

@@ -4,7 +4,7 @@ package processes
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"fmt"
 	"hash/fnv"
 	"net"
@@ -52,7 +52,11 @@ func serveEmbedded(t *testing.T) *host {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	cmd := exec.Command(program(t), "serve", "--dir", dir, "--listen", addr)
+	token, file := rand.Text(), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program(t), "serve", "--dir", dir, "--listen", addr, "--token-file", file)
 	var out lockedBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -72,15 +76,7 @@ func serveEmbedded(t *testing.T) *host {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	var note struct{ Address, Token string }
-	b, err := os.ReadFile(filepath.Join(dir, "rota.address"))
-	if err == nil {
-		err = json.Unmarshal(b, &note)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &host{addr: note.Address, token: note.Token}
+	return &host{addr: addr, token: token}
 }
 
 // serveNATS runs nats-server.

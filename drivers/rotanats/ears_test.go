@@ -1,0 +1,56 @@
+package rotanats_test
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// ears is somebody who listens where a server was expected: it says what a server
+// says first, and keeps whatever it hears.
+type ears struct {
+	net.Listener
+	mu   sync.Mutex
+	all  strings.Builder
+	open sync.WaitGroup
+}
+
+func newEars(t testing.TB) *ears {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &ears{Listener: l}
+	t.Cleanup(func() { l.Close() })
+	e.open.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			e.open.Go(func() { e.listen(conn) })
+		}
+	})
+	return e
+}
+
+func (e *ears) listen(conn net.Conn) {
+	defer conn.Close()
+	conn.Write([]byte(`INFO {"server_id":"x","version":"2.11.0","proto":1,"headers":true,"max_payload":1048576,"auth_required":true,"nonce":"abcdefghijk"}` + "\r\n"))
+	buf := make([]byte, 4<<10)
+	n, _ := conn.Read(buf) // a client says CONNECT in one go
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all.Write(buf[:n])
+}
+
+// heard ends it and tells what it has heard.
+func (e *ears) heard() string {
+	e.Close()
+	e.open.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.all.String()
+}

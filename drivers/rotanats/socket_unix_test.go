@@ -1,0 +1,153 @@
+//go:build unix
+
+package rotanats_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rota-dev/rota/drivers/rotanats"
+)
+
+// TestSocketOfAFolder is for its owner alone, whatever the process's umask and the
+// folder's mode are, and there is no other way in.
+func TestSocketOfAFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	was := syscall.Umask(0)
+	s, err := rotanats.Serve(dir, "")
+	syscall.Umask(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	info, err := os.Lstat(filepath.Join(dir, "rota.sock"))
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("the socket: %v, %v", info.Mode(), err)
+	}
+	if s.Addr() != "" || s.URL() != "folder:"+dir {
+		t.Errorf("it serves at %q, %q", s.Addr(), s.URL())
+	}
+	for _, url := range []string{"folder:" + dir, "embed:" + dir} {
+		if err := works(t, rotanats.Store(url)); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if err := rotanats.Served(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongPaths: a folder may be deeper than the name of a socket can be long.
+func TestLongPaths(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30), strings.Repeat("long", 50))
+	tmp, err := os.MkdirTemp("/tmp", "rota-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	t.Setenv("TMPDIR", tmp)
+	kill := host(t, dir)
+	if err := works(t, rotanats.Store("folder:"+dir)); err != nil {
+		t.Errorf("by another process: %v", err)
+	}
+	kill()
+	if err := works(t, rotanats.Embed(dir)); err != nil {
+		t.Errorf("after the socket of a killed server: %v", err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+	t.Setenv("TMPDIR", dir)
+	if err := rotanats.Served(dir); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+		t.Errorf("without a short place for a link: %v", err)
+	}
+}
+
+// TestDeadSocket: of a server that was killed, or closed. It is nobody's, and does not
+// stand in the way of the next.
+func TestDeadSocket(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	unserved := func() {
+		t.Helper()
+		if err := rotanats.Served(dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
+			t.Errorf("served: %v", err)
+		}
+	}
+	unserved()
+	kill := host(t, dir)
+	kill()
+	if _, err := os.Lstat(filepath.Join(dir, "rota.sock")); err != nil {
+		t.Fatal(err)
+	}
+	unserved()
+	s, err := rotanats.Serve(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := works(t, rotanats.Store(s.URL())); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	unserved()
+}
+
+// TestDeafClientDoesNotHoldUpAServer that ends: what it was sent fills every buffer on
+// the way, and it reads nothing.
+func TestDeafClientDoesNotHoldUpAServer(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "rota-test") // short enough to be dialled as it is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := rotanats.Serve(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	deaf, err := net.Dial("unix", filepath.Join(dir, "rota.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	if _, err := deaf.Write([]byte("CONNECT {\"verbose\":false}\r\nSUB news 1\r\nPING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	heard := ""
+	for buf := make([]byte, 4<<10); !strings.Contains(heard, "PONG"); {
+		n, err := deaf.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard += string(buf[:n])
+	}
+	nc, err := rotanats.Connect(s.URL(), []nats.Option{nats.NoReconnect()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for range 16 {
+		if err := nc.Publish("news", make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.Close()
+	if took := time.Since(began); took > 8*time.Second { // the server gives a client ten to read
+		t.Errorf("it took %v to end", took)
+	}
+}
