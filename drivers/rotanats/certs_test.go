@@ -24,7 +24,7 @@ func newRotated(t *testing.T) *rotated {
 	t.Helper()
 	r := &rotated{t: t, dir: t.TempDir(), data: filepath.Join(t.TempDir(), "data")}
 	r.renew()
-	r.serve("")
+	r.Server = serveTCP(t, r.data, r.options()...)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -39,10 +39,14 @@ func (r *rotated) renew() {
 
 func (r *rotated) file(name string) string { return filepath.Join(r.dir, name) }
 
+func (r *rotated) options() []rotanats.Option {
+	return []rotanats.Option{rotanats.Certificate(r.file("server.pem"), r.file("server.key")), rotanats.RootCA(r.file("ca.pem")), rotanats.Token(hidden)}
+}
+
 func (r *rotated) serve(listen string) {
 	r.t.Helper()
 	var err error
-	r.Server, err = rotanats.Serve(r.data, listen, rotanats.Certificate(r.file("server.pem"), r.file("server.key")), rotanats.RootCA(r.file("ca.pem")), rotanats.Token(hidden))
+	r.Server, err = rotanats.Serve(r.data, listen, r.options()...)
 	if err != nil {
 		r.t.Fatal(err)
 	}

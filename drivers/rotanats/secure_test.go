@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	mrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -69,16 +70,13 @@ func serve(t testing.TB, opts ...rotanats.Option) *rotanats.Server {
 	return serveTCP(t, filepath.Join(t.TempDir(), "data"), opts...)
 }
 
-// serveTCP serves a folder at a free port of 127.0.0.1, too.
+// serveTCP serves a folder at a free port of 127.0.0.1, too. It is one that the kernel
+// does not give to outgoing connections: a client that dials a server that is gone
+// could be given that very port, and connect to itself.
 func serveTCP(t testing.TB, dir string, opts ...rotanats.Option) *rotanats.Server {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; { // the port may be taken meanwhile
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		s, err := rotanats.Serve(dir, l.Addr().String(), opts...)
+		s, err := rotanats.Serve(dir, fmt.Sprintf("127.0.0.1:%d", 14222+mrand.IntN(32000-14222)), opts...)
 		if err == nil {
 			t.Cleanup(func() { s.Close() })
 			return s
