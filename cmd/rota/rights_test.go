@@ -348,7 +348,7 @@ func TestLookingMakesNoBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	nc, err := nats.Connect(s.URL())
+	nc, err := rotanats.Connect(s.URL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

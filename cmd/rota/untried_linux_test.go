@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"golang.org/x/sys/unix"
@@ -29,7 +28,7 @@ func newTrial(t *testing.T) *trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	nc, err := nats.Connect(s.URL())
+	nc, err := rotanats.Connect(s.URL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
