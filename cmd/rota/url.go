@@ -45,6 +45,7 @@ var sources = []scheme[queueSource]{
 	{"nats", "nats://HOST:4222?stream=ORDERS&subject=orders.*&partitions=64", natsSource},
 	{"tls", "tls://HOST:4222?…", natsSource},
 	{"embed", "embed:DIR?…", natsSource},
+	{"folder", "", natsSource},
 	{"none", "none:?partitions=64", openNone},
 }
 
