@@ -175,7 +175,7 @@ func (s *Server) welcome() {
 }
 
 // seat hands a connection to the server, which takes none but its own: bytes are
-// carried between the two. That costs less than TCP does.
+// carried between the two. What that costs is in docs/decisions.md.
 func (s *Server) seat(conn net.Conn) {
 	inside, err := s.ns.InProcessConn()
 	if err != nil {
