@@ -104,7 +104,7 @@ unit() {
   fi
   pkgs=$(go list work)
   pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs")
-  go test $race $flags $pkgs
+  go test -timeout 20m $race $flags $pkgs
 }
 
 # servers installs what is missing, if it may, and runs the tests against it. A
@@ -115,7 +115,7 @@ servers() {
   local pkgs
   pkgs=$(go list work)
   pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 10m -parallel 3 $(grep -vE "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 15m -parallel 8 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
