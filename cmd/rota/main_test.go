@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -82,4 +83,27 @@ func TestVersionNamesCommitAndChanges(t *testing.T) {
 	if got := version(&debug.BuildInfo{GoVersion: "go1.26.0"}); !strings.HasPrefix(got, "rota (devel) go1.26.0 ") {
 		t.Errorf("version of a working tree: %q", got)
 	}
+}
+
+// in asks that all of want stand in got, in that order.
+func in(t *testing.T, got string, want ...string) {
+	t.Helper()
+	rest := got
+	for _, w := range want {
+		_, after, ok := strings.Cut(rest, w)
+		if !ok {
+			t.Errorf("no %q, or not in its place, in\n%s", w, got)
+			return
+		}
+		rest = after
+	}
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

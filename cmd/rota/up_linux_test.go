@@ -137,20 +137,6 @@ func mapIs(got, want map[string]int) bool {
 	return true
 }
 
-// in asks that all of want stand in got, in that order.
-func in(t *testing.T, got string, want ...string) {
-	t.Helper()
-	rest := got
-	for _, w := range want {
-		_, after, ok := strings.Cut(rest, w)
-		if !ok {
-			t.Errorf("no %q, or not in its place, in\n%s", w, got)
-			return
-		}
-		rest = after
-	}
-}
-
 func TestNoMemberOutlivesAKilledUp(t *testing.T) {
 	quick(t)
 	dir := t.TempDir()
@@ -196,11 +182,3 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
