@@ -567,3 +567,22 @@ func TestLastWordAfterALoss(t *testing.T) {
 	l.reply(core.Get, core.Event{Entries: []core.Entry{isMember(me, 1, record.Live)}})
 	l.ask(l.noted(core.NoteLost) && l.record() == nil, "it says LEFT before the loss is written down")
 }
+
+// A session that has noticed a loss ends when that is written down, also if it
+// learns meanwhile that somebody has declared it dead, so that it has nothing more
+// to say itself.
+func TestLossIsWrittenDownByTheDeclaredDead(t *testing.T) {
+	l := newLone(t, func(c *core.Config) { c.Volatile = true })
+	p := aPlan(1, 2, record.Owned, 1, 0)
+	p.Server = "s1"
+	l.takes(names("q0"))
+	l.takes(shows(p))
+	l.waits(2 * time.Second)
+	put := l.reply(core.Put, core.Event{Outcome: core.Conflict}) // so it reads its record
+	l.takes(core.Event{Kind: core.Server, Text: "s2"})
+	l.ask(l.noted(core.NoteLost), "it does not notice the loss")
+	l.reply(core.Get, core.Event{Entries: []core.Entry{isMember(me, put.Member.Seq, record.Dead)}})
+	if _, ended := l.n.Ended(); ended {
+		t.Error("it ends before the loss is written down")
+	}
+}

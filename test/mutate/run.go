@@ -24,7 +24,7 @@ import (
 type Result struct {
 	ID      string `json:"id"`
 	Core    string `json:"core"`    // hash of the core it is of
-	Harness string `json:"harness"` // and of what played it
+	Harness string `json:"harness"` // and of what played it, the core's tests included
 	Verdict
 }
 
@@ -71,6 +71,18 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	a := &r.amount
 	a.Key = fmt.Sprintf("%s %s %d %d %d", r.core, r.harness, a.Most, a.Random, a.Seed)
+	tests, err := filepath.Glob(filepath.Join(r.root, "internal", "core", "*_test.go"))
+	if err != nil {
+		return err
+	}
+	for i, path := range tests {
+		tests[i], _ = filepath.Rel(r.root, path)
+	}
+	of, err := hash(r.root, tests...)
+	if err != nil {
+		return err
+	}
+	r.harness += " " + of // who survived other tests may not survive these
 	r.baseline = filepath.Join(r.dir, "baseline")
 	b, err := readBaseline(r.baseline)
 	if err != nil || b.Key != a.Key {
@@ -146,7 +158,8 @@ func (r *run) probe(ctx context.Context, bin, file string, watch []int) (*Baseli
 	return readBaseline(file)
 }
 
-// hash is of all sources in some files and below some folders, tests excepted.
+// hash is of all sources in some files and below some folders; tests count only where
+// a file is named.
 func hash(root string, dirs ...string) (string, error) {
 	h := sha256.New()
 	for _, dir := range dirs {
@@ -155,7 +168,7 @@ func hash(root string, dirs ...string) (string, error) {
 				return err
 			}
 			ext := filepath.Ext(path)
-			if strings.HasSuffix(path, "_test.go") || ext != ".go" && ext != ".txt" {
+			if strings.HasSuffix(path, "_test.go") && path != filepath.Join(root, dir) || ext != ".go" && ext != ".txt" {
 				return nil
 			}
 			text, err := os.ReadFile(path)
