@@ -43,5 +43,8 @@ once explore.json "$dir/rota" explore -o json
 for ((at = 0; at < schedules; at += 500000)); do
   once "schedules-$((seed + at)).json" "$dir/rota" sim --schedules 500000 --seed $((seed + at)) -o json
 done
+if grep -q '"whole": true' build/mutate/figures.json 2>/dev/null; then # of make mutate, which has its own page
+  cp build/mutate/figures.json "$dir/mutated.json"
+fi
 "$dir/rota" evidence "$dir" >docs/evidence.md
 echo "docs/evidence.md is written"

@@ -40,6 +40,16 @@ type evidence struct {
 	hunted   []huntRow
 	directed sim.DirectedReport
 	batches  []sim.Report
+	mutated  mutated
+}
+
+// mutated is what make mutate came to, if it was run; of may be another commit.
+type mutated struct {
+	Commit     string
+	Mutants    int
+	Noticed    int
+	Equivalent int
+	Survivors  int
 }
 
 func writeEvidence(w io.Writer, dir fs.FS) error {
@@ -66,6 +76,9 @@ func writeEvidence(w io.Writer, dir fs.FS) error {
 		return err
 	}
 	e.hunted, e.directed = hunted[0], directed[0]
+	if all, err := readAll[mutated](dir, "mutated.json"); err == nil {
+		e.mutated = all[0]
+	}
 	out := bufio.NewWriter(w)
 	e.write(out)
 	return out.Flush()
@@ -158,7 +171,12 @@ func (e *evidence) write(w io.Writer) {
 	p("\nSeveral of the simulator's directed generators were written because a defect was")
 	p("missed without them. So its figures tell that these defects are noticed, not how")
 	p("soon an unknown one would be. What is noticed of changes that nobody chose, made")
-	p("mechanically wherever one fits, is in [mutation.md](mutation.md) (`make mutate`).\n")
+	p("mechanically wherever one fits, is in [mutation.md](mutation.md) (`make mutate`).")
+	if m := e.mutated; m.Mutants > 0 {
+		p("Of %s such changes to the core of commit %s %s were noticed, %d cannot be, %d could and were not.",
+			group(m.Mutants), m.Commit, group(m.Noticed), m.Equivalent, m.Survivors)
+	}
+	p("")
 	p("## The shortest way to notice each\n")
 	p("As the explorer found it: what happens, and then who runs what with how many ticks")
 	p("of lease left.\n")

@@ -249,7 +249,7 @@ func commit(root string) string {
 		return strings.TrimSpace(string(out))
 	}
 	of := git("log", "-1", "--format=%h", "--", "internal", ":!internal/**_test.go")
-	if git("status", "--porcelain", "--", "internal") != "" {
+	if git("status", "--porcelain", "--", "internal", ":!internal/**_test.go") != "" {
 		of += " and changes that are not committed"
 	}
 	return of
