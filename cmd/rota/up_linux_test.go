@@ -181,4 +181,3 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 		}
 	}
 }
-
