@@ -114,10 +114,11 @@ func (n *Node) tookList(ev *Event) {
 }
 
 // forget drops what is known of ended sessions whose records are gone: a watch
-// may have missed their deletion.
+// may have missed their deletion. Not while a call on one is under way: were it seen
+// and asked for again, that answer would be taken for the other's.
 func (n *Node) forget(listed []Entry) {
 	n.peers = slices.DeleteFunc(n.peers, func(p peer) bool {
-		return p.over() && !n.named(p.session) &&
+		return p.over() && p.flight == NoVerb && !n.named(p.session) &&
 			!slices.ContainsFunc(listed, func(e Entry) bool { return e.Session == p.session })
 	})
 }

@@ -92,8 +92,8 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 		p.reread = true // late, or the store has lost the newer one: look
 		return true
 	}
-	if was != nil && rank(m.State) < rank(was.State) && !(mutEvictedReturns && was.State == record.Evicted) {
-		n.storeLost() // nobody comes back from an eviction or from the dead, unless the store forgot
+	if was != nil && cameBack(rank(m.State), rank(was.State)) {
+		n.storeLost()
 		return true
 	}
 	p.rec, p.rev, p.at, p.absent = m, rev, n.now, false
@@ -110,6 +110,12 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 // an earlier state of life.
 func stalePeer(m, known *record.Member) bool {
 	return m.Seq < known.Seq || m.Seq == known.Seq && rank(m.State) < rank(known.State)
+}
+
+// cameBack: nobody comes back from an eviction or from the dead, unless the store
+// forgot.
+func cameBack(now, was uint8) bool {
+	return now < was && !(mutEvictedReturns && was == rank(record.Evicted))
 }
 
 func rank(s record.MemberState) uint8 {
@@ -216,7 +222,7 @@ func (n *Node) tookPeer(ev *Event) bool {
 	switch {
 	case verb == Get && ev.Outcome == OK:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
-		if m := ev.Entries[0].Member; m.Seq < p.floor || rank(m.State) < p.state && !mutLostState {
+		if m := ev.Entries[0].Member; m.Seq < p.floor || cameBack(rank(m.State), p.state) && !mutLostState {
 			n.storeLost() // more had been written than the store now has
 			return true
 		}

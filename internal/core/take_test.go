@@ -357,40 +357,36 @@ func TestDeclaresOnce(t *testing.T) {
 	}
 }
 
-// A record was forgotten while it was being read, and has come into sight again.
-// The answer is older than that: it is read once more.
-func TestForgottenWhileItIsRead(t *testing.T) {
+// Nobody is forgotten while a call on its record is under way, though no listing
+// shows it any more: were it seen and asked for again, one answer would be taken for
+// the other's. What the answer says decides.
+func TestNobodyIsForgottenInTheMiddleOfACall(t *testing.T) {
 	left := func(seq uint64) *record.Member { return in(record.Left, member(2, "c2", seq)) }
-	seat := func() *desk {
+	for _, verb := range []core.Verb{core.Get, core.Delete} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 		d.lead(0, nil, left(5))
-		d.show(false, left(4))
-		d.want(core.Get, core.MemberCell, 2)
+		if verb == core.Get {
+			d.show(false, left(4))
+		} else {
+			d.after(10 * time.Minute)
+		}
+		d.want(verb, core.MemberCell, 2)
 		d.after(10 * time.Second)
 		d.answer(core.List, core.MemberCell, 0, core.OK)
+		d.show(false, left(4)) // late: a reason to look, but not now
+		d.after(time.Second)
+		d.wantNone(core.Get, core.MemberCell, 2)
+		if _, known := d.knows(2); !known {
+			t.Fatal("it forgets whom it is asking for")
+		}
+		outcome := core.OK
+		if verb == core.Get {
+			outcome = core.NotFound
+		}
+		d.step(core.Event{Kind: core.Answer, Verb: verb, Key: core.Key{Cell: core.MemberCell, Session: 2}, Outcome: outcome})
 		if _, known := d.knows(2); known {
-			t.Fatal("it does not forget whom no listing shows")
+			t.Error("it does not forget who is gone")
 		}
-		return d
-	}
-	key := core.Key{Cell: core.MemberCell, Session: 2}
-	d := seat()
-	d.show(false, left(5))
-	d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: key, Entries: []core.Entry{entry(left(5), d.rev)}})
-	d.want(core.Get, core.MemberCell, 2)
-
-	d = seat()
-	var reads int
-	for _, a := range d.n.Steps(d.now, []core.Event{
-		{Kind: core.Proven, Session: 2},
-		{Kind: core.Answer, Verb: core.Get, Outcome: core.NotFound, Key: key},
-	}) {
-		if a.Verb == core.Get && a.Key == key {
-			reads++
-		}
-	}
-	if reads != 1 {
-		t.Errorf("it is read %d times", reads)
 	}
 }
 
