@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,6 +30,15 @@ func TestEvidenceIsWhole(t *testing.T) {
 		}
 		if d.Must(defect.Explorer) && !strings.Contains(page, "**"+d.ID+", "+d.Rule+"** (") {
 			t.Errorf("it does not show how %s is noticed: make evidence", d.ID)
+		}
+	}
+	counts := regexp.MustCompile(`([0-9,]+) (violations|marks not reached)`).FindAllStringSubmatch(page, -1)
+	if len(counts) != 3 {
+		t.Errorf("it tells %q of schedules, directed and random", counts)
+	}
+	for _, c := range counts {
+		if c[1] != "0" {
+			t.Errorf("it tells of %s", c[0])
 		}
 	}
 	for _, bad := range []string{"**cut**", "**MISSED**", "| **"} {

@@ -15,12 +15,12 @@ import (
 // A rota that somebody made setuid or setgid does nothing.
 func TestSetuidIsRefused(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("SKIP: needs root, to give a file to another user")
+		t.Skip("NOT ALLOWED: only root can give a file to another user")
 	}
 	dir := t.TempDir()
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
-		t.Skipf("SKIP: %s is mounted nosuid (%v)", dir, err)
+		t.Skipf("NOT ALLOWED: %s is mounted nosuid (%v)", dir, err)
 	}
 	const nobody = 65534
 	for name, c := range map[string]struct {

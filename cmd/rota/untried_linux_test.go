@@ -91,7 +91,7 @@ func TestNoDescriptorsAreNotTheMessagesFault(t *testing.T) {
 	tr := newTrial(t)
 	var was unix.Rlimit
 	if err := unix.Prlimit(tr.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 1024}, &was); err != nil {
-		t.Skipf("the limit cannot be changed: %v", err)
+		t.Skipf("NOT ALLOWED: the limit cannot be changed: %v", err)
 	}
 	tr.publish("second")
 	tr.outlasts("memory for the message: too many open files", 6)
