@@ -205,7 +205,7 @@ func TestS2_Knobs_ShortLeaseWarns(t *testing.T) {
 			}
 			note, told := fmt.Sprintf("a lease of %v is short for a heartbeat of 2s", c.lease), false
 			for e := range events {
-				told = told || e.Kind == rota.EventCondition && strings.Contains(e.Because, note)
+				told = told || e.Condition == rota.ConditionTightLease
 			}
 			if logged := strings.Contains(log.String(), note); told != c.warns || logged != c.warns {
 				t.Errorf("lease %v: told %v, logged %v, want %v", c.lease, told, logged, c.warns)
@@ -342,7 +342,7 @@ func TestBadListingEndsNoGroupAtWork(t *testing.T) {
 		pass(time.Minute)
 		st := m2.Status()
 		if len(st.Members) != 2 || !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool {
-			return m.Session == st.Leader && m.Name == "c2" && m.State == "LIVE" && m.Partitions >= 2
+			return m.Session == st.Leader && m.Name == "c2" && m.State == rota.MemberLive && m.Partitions >= 2
 		}) {
 			t.Errorf("the new leader does not go on: %+v", st)
 		}

@@ -12,28 +12,29 @@ type EventKind string
 
 // What happens to a member, roughly in the order of its life.
 const (
-	EventJoined    EventKind = "joined"     // the group can see this member
-	EventLeader    EventKind = "leader"     // this member leads
-	EventPlan      EventKind = "plan"       // this member, leading, made a plan
-	EventGrant     EventKind = "grant"      // a partition is ours
-	EventStarting  EventKind = "starting"   // its source is asked for it, the first time or again
-	EventStart     EventKind = "start"      // the source confirmed it
-	EventRevoke    EventKind = "revoke"     // the plan takes a partition from us
-	EventStop      EventKind = "stop"       // a partition is to be given up
-	EventDrained   EventKind = "drained"    // it has stopped
-	EventPaused    EventKind = "paused"     // no lease: everything has stopped
-	EventResumed   EventKind = "resumed"    // the lease is back
-	EventDead      EventKind = "dead"       // this member declared another dead
-	EventEvicted   EventKind = "evicted"    // this member, leading, evicted another
-	EventLeaving   EventKind = "leaving"    // Run was asked to end: partitions are being handed over
-	EventLeft      EventKind = "left"       // everything is handed over; Run returns nil
-	EventFenced    EventKind = "fenced"     // the group has ended this session: ErrFenced
-	EventOrphaned  EventKind = "orphaned"   // no lease for too long: ErrOrphaned
-	EventStoreLost EventKind = "store_lost" // the store does not answer, or lost acknowledged writes: then the session ends
-	EventStoreBack EventKind = "store_back" // the store answers again
-	EventError     EventKind = "error"      // the handler failed
-	EventCondition EventKind = "condition"  // something a person should know
-	EventMissed    EventKind = "missed"     // the reader was too slow: N events are gone
+	EventJoined     EventKind = "joined"      // the group can see this member
+	EventLeader     EventKind = "leader"      // this member leads
+	EventPlan       EventKind = "plan"        // this member, leading, made a plan
+	EventGrant      EventKind = "grant"       // a partition is ours
+	EventStarting   EventKind = "starting"    // its source is asked for it, the first time or again
+	EventStart      EventKind = "start"       // the source confirmed it
+	EventRevoke     EventKind = "revoke"      // the plan takes a partition from us
+	EventStop       EventKind = "stop"        // a partition is to be given up
+	EventDrained    EventKind = "drained"     // it has stopped
+	EventPaused     EventKind = "paused"      // no lease: everything has stopped
+	EventResumed    EventKind = "resumed"     // the lease is back
+	EventDead       EventKind = "dead"        // this member declared another dead
+	EventEvicted    EventKind = "evicted"     // this member, leading, evicted another
+	EventLeaving    EventKind = "leaving"     // Run was asked to end: partitions are being handed over
+	EventLeft       EventKind = "left"        // everything is handed over; Run returns nil
+	EventFenced     EventKind = "fenced"      // the group has ended this session: ErrFenced
+	EventOrphaned   EventKind = "orphaned"    // no lease for too long: ErrOrphaned
+	EventStoreLost  EventKind = "store_lost"  // the store does not answer
+	EventStoreBack  EventKind = "store_back"  // the store answers again
+	EventWritesLost EventKind = "writes_lost" // the store has lost acknowledged writes: ErrStoreLost
+	EventError      EventKind = "error"       // the handler failed
+	EventCondition  EventKind = "condition"   // something a person should know: Condition
+	EventMissed     EventKind = "missed"      // the reader was too slow: N events are gone
 )
 
 // What Config.Trace is told besides, with Config.TraceMessages.
@@ -61,7 +62,9 @@ type Event struct {
 	Term      uint64
 	Left      time.Duration // what was left of the lease; negative when it was over, zero without one
 	About     string        // another member's session
-	Because   string        // in words
+	Condition Condition     // EventCondition: its code
+	Causes    []Cause       // EventPlan: why it was made
+	Because   string        // for people: programs read the fields above
 	Moved     int           // EventPlan: partitions taken from one that has them
 	Placed    int           // EventPlan: partitions given to somebody, having nobody
 	N         int           // EventMissed: how many

@@ -445,7 +445,7 @@ func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 			})
 			drained := first(m1, kind(rota.EventDrained))
 			told := first(m1, func(e rota.Event) bool {
-				return e.Kind == rota.EventCondition && strings.HasPrefix(e.Because, "q0: the source failed: ")
+				return e.Condition == rota.ConditionSourceFailed && e.Partition == "q0"
 			})
 			m2, leave2 := g.start("c2", nil)
 			started := first(m2, kind(rota.EventStart))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -29,7 +27,7 @@ func (s *session) remember() {
 		return
 	}
 	s.planned = p.ID
-	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Cause: s.withNames(s.said.Because, was, p.Members),
+	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Causes: s.withNames(s.said.Causes, was, p.Members),
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {
 	case s.past <- past:
@@ -37,43 +35,52 @@ func (s *session) remember() {
 	}
 }
 
+// causes are the reasons for a plan, one by one.
+func causes(w core.Why) (out []Cause) {
+	for _, c := range []struct {
+		why core.Why
+		as  Why
+	}{
+		{core.WhyJoined, WhyJoined}, {core.WhyLeft, WhyLeft}, {core.WhyDied, WhyDied}, {core.WhyEvicted, WhyEvicted},
+		{core.WhyOrders, WhyOrders}, {core.WhyRoster, WhyRoster}, {core.WhyOwnerless, WhyOwnerless}, {core.WhyReturned, WhyReturned},
+	} {
+		if w&c.why != 0 {
+			out = append(out, Cause{Why: c.as})
+		}
+	}
+	return out
+}
+
 // mostNames is how many members a cause names.
 const mostNames = 3
 
-// withNames says of whom the words of a cause tell: "died" becomes "died (c3)".
-func (s *session) withNames(cause string, was, is []record.Session) string {
-	names := map[string][]string{}
+// withNames says whom the causes of a plan are about: who is in it and was not in the
+// one before, and who was and is not.
+func (s *session) withNames(causes []Cause, was, is []record.Session) (out []record.Cause) {
+	names := map[Why][]string{}
 	for _, m := range s.node.Members() {
-		word := ""
+		var why Why
 		switch in, out := slices.Contains(is, m.Session), slices.Contains(was, m.Session); {
 		case in && !out:
-			word = "joined"
+			why = WhyJoined
 		case in || !out:
 			continue
 		case m.State == record.Dead:
-			word = "died"
+			why = WhyDied
 		case m.State == record.Evicted:
-			word = "evicted"
+			why = WhyEvicted
 		default:
-			word = "left"
+			why = WhyLeft
 		}
-		if strings.ContainsAny(m.Name, "(), ") {
-			continue // it would not be told from the words around it
-		}
-		names[word] = append(names[word], m.Name)
+		names[why] = append(names[why], m.Name)
 	}
-	words := strings.Split(cause, ", ")
-	for i, w := range words {
-		list := names[w]
-		slices.Sort(list)
-		if len(list) > mostNames {
-			list = append(list[:mostNames:mostNames], "and", strconv.Itoa(len(list)-mostNames), "more")
-		}
-		if len(list) > 0 {
-			words[i] = w + " (" + strings.Join(list, " ") + ")"
-		}
+	for _, c := range causes {
+		all := names[c.Why]
+		slices.Sort(all)
+		some := all[:min(len(all), mostNames)]
+		out = append(out, record.Cause{Why: string(c.Why), Members: some, More: uint32(len(all) - len(some))})
 	}
-	return strings.Join(words, ", ")
+	return out
 }
 
 // writeHistory appends to the history record, as far as that works.
@@ -95,7 +102,7 @@ func (s *session) writeHistory() {
 func (s *session) appendPast(p record.Past) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
 	defer cancel()
-	key := s.m.cfg.Group + "/history"
+	key := historyKey(s.m.cfg.Group)
 	h := &record.History{}
 	e, err := s.m.cfg.Store.Get(ctx, key)
 	switch {
@@ -115,40 +122,4 @@ func (s *session) appendPast(p record.Past) error {
 	}
 	_, err = s.m.cfg.Store.Put(ctx, key, b, e.Rev)
 	return err
-}
-
-// obituary waits until nothing runs any more and then says that this session
-// ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
-// The core orders no abort now, and the lease ends as it would have.
-func (s *session) obituary() {
-	left := max(core.Time(s.lease.Load()).Sub(s.m.clock.now()), 0)
-	if mutWholeLease {
-		left = s.m.timing.Lease
-	}
-	limit := time.NewTimer(left)
-	defer limit.Stop()
-	s.abortAt = time.Time{}
-	for len(s.runs) > 0 && !mutEarlyObituary {
-		select {
-		case ev := <-s.inbox:
-			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
-				s.dropRun(&ev)
-			}
-		case <-limit.C:
-			if s.abortAt.IsZero() {
-				s.abort()
-			} else {
-				s.forceStop()
-			}
-			limit.Reset(s.m.timing.Margin)
-		}
-	}
-	m, prev := s.node.Obituary()
-	b, err := record.Encode(m)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
-	defer cancel()
-	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
 }

@@ -362,7 +362,7 @@ func files(tree fs.FS) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			if slices.Contains([]string{".git", "bin", "dist", "rota-data"}, d.Name()) {
+			if slices.Contains([]string{".git", "bin", "build", "dist", "rota-data"}, d.Name()) {
 				return fs.SkipDir
 			}
 			return nil

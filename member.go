@@ -34,20 +34,20 @@ var (
 
 // A Member takes part in a group.
 type Member struct {
-	cfg    Config
-	timing core.Timing
-	name   string
-	log    *slog.Logger
-	clock  clock
-	ring   ring
-	ran    atomic.Bool
-	asks   chan chan Status
-	cur    atomic.Pointer[session]
-	hold   func() // tests freeze a member by blocking here
-	listed bool   // the source has answered once; the session's own
-	said   said   // conditions that are told once
-	joins  int    // sessions so far, the running one included
-	ended  chan struct{}
+	cfg      Config
+	timing   core.Timing
+	name     string
+	log      *slog.Logger
+	clock    clock
+	ring     ring
+	ran      atomic.Bool
+	asks     chan chan Status
+	cur      atomic.Pointer[session]
+	hold     func() // tests freeze a member by blocking here
+	listed   bool   // the source has answered once; the session's own
+	toldOnce toldOnce
+	joins    int // sessions so far, the running one included
+	ended    chan struct{}
 }
 
 // New checks the configuration. It does not connect to anything; Run does.
@@ -90,7 +90,7 @@ func (m *Member) Run(ctx context.Context) error {
 	defer close(m.ended)
 	if note, ok := tight(m.timing); ok {
 		m.log.Warn(note)
-		m.emit(Event{Kind: EventCondition, Because: note})
+		m.emit(Event{Kind: EventCondition, Condition: ConditionTightLease, Because: note})
 	}
 	for {
 		s := newSession(m)

@@ -498,21 +498,22 @@ func TestStatusAndInspectAgree(t *testing.T) {
 			t.Errorf("Inspect: %+v", want)
 		}
 		for _, m := range want.Members {
-			if m.Name == "c3" != (m.State == "LEFT") || m.Name == "c3" == m.Planned || m.Name == "c1" != (m.Labels["pod"] == "p1") ||
+			if m.Name == "c3" != (m.State == rota.MemberLeft) || m.Name == "c3" == m.Planned || m.Name == "c1" != (m.Labels["pod"] == "p1") ||
 				m.Lease != 5*time.Second || m.Heartbeat != 2*time.Second || m.Sent.IsZero() {
 				t.Errorf("Inspect: %+v", m)
 			}
 		}
-		if h := want.History; len(h) != 2 || h[0].Because != "joined (c1 c2 c3), roster" || h[1].Because != "left (c3)" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
+		if h := want.History; len(h) != 2 || fmt.Sprint(h[0].Causes, h[1].Causes) != "[{joined [c1 c2 c3] 0} {roster [] 0}] [{left [c3] 0}]" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
 			t.Errorf("the past: %+v", h)
 		}
-		want.History = nil
+		want.History = []rota.PlanInfo{}
+		want.Orders = rota.OrdersInfo{}
 		for i := range want.Partitions { // only Inspect knows the past
 			p := &want.Partitions[i]
-			if p.Since.IsZero() || p.Because == "" || (p.Plan == 2) != (p.Gen > 2) {
+			if p.Since.IsZero() || len(p.Causes) == 0 || (p.Plan == 2) != (p.Gen > 2) {
 				t.Errorf("the past of a partition: %+v", p)
 			}
-			p.Plan, p.Since, p.Because = 0, time.Time{}, ""
+			p.Plan, p.Since, p.Causes = 0, time.Time{}, nil
 		}
 		for _, m := range []*rota.Member{m1, m2} {
 			got := m.Status()

@@ -2,12 +2,25 @@ package rota
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 )
 
 // An Ownership is one partition while this member owns it. It is handed to
 // Source.Consume, and good until that returns.
 type Ownership struct{ r *run }
+
+// endedRun is the run of messages that no member has delivered, as tests of handlers
+// make them: an ownership that has ended.
+var endedRun = func() *run {
+	m := &Member{log: slog.New(slog.DiscardHandler)}
+	m.ring.init()
+	r := &run{s: &session{m: m}, stop: make(chan struct{})}
+	r.lost.Store(true)
+	r.begun.Store(true)
+	close(r.stop)
+	return r
+}()
 
 // Partition is the partition's name.
 func (o Ownership) Partition() string { return o.r.name }
@@ -17,7 +30,7 @@ func (o Ownership) Token() Token { return Token(o.r.token) }
 
 // Session names this start of this member. A sink that sees one token from two
 // sessions refuses the second.
-func (o Ownership) Session() string { return o.r.s.id.String() }
+func (o Ownership) Session() string { return o.r.by }
 
 // Stop is closed when the partition is to be given up: finish what was fetched,
 // settle it, close what is open at the broker and return nil. There is time: the
@@ -69,6 +82,6 @@ func (o Ownership) Progress(n int) { o.r.progress(n) }
 
 // Tell shows people something odd about the partition, as a condition of this
 // member, once for each text. It changes nothing.
-func (o Ownership) Tell(text string) { o.r.s.conditionOnce(o.r.name + ": " + text) }
+func (o Ownership) Tell(text string) { o.r.s.conditionOnce(ConditionSource, o.r.name, text) }
 
 func (o Ownership) String() string { return fmt.Sprintf("%s@%d", o.r.name, o.r.token) }

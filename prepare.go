@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -53,38 +52,7 @@ func (s *session) prepare(source Preparer, id record.ID, name string) {
 	s.goDo(func() {
 		defer end()
 		if err := source.Prepare(ctx, Partition{Name: name, Meta: meta}); err != nil && ctx.Err() == nil {
-			s.condition(fmt.Sprintf("%s: the source cannot prepare for it: %v", name, err))
+			s.condition(ConditionPrepareFailed, name, fmt.Sprintf("the source cannot prepare for it: %v", err))
 		}
 	})
-}
-
-// meet asks what only a connected store can tell, before anything is made of it:
-// whether it is new, and its class. It answers questions meanwhile. Whether the
-// store is new is believed once per process: a store that was made by this
-// process and is empty when a session comes back has lost a group, and members
-// that are cut off still have their leases.
-func (s *session) meet(ctx context.Context, cfg *core.Config) {
-	st, ok := s.m.cfg.Store.(Fresher)
-	if !ok || cfg.Fresh {
-		return
-	}
-	fresh := make(chan bool, 1)
-	s.goDo(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
-		defer cancel()
-		is, err := st.Fresh(ctx)
-		fresh <- is && err == nil // in doubt it is not: that costs a lease, no more
-	})
-	for {
-		select {
-		case is := <-fresh:
-			cfg.Fresh = is && (s.m.joins == 1 || mutFreshForLife)
-			cfg.Volatile = volatile(s.m.cfg.Store)
-			return
-		case ask := <-s.m.asks:
-			ask <- s.status()
-		case <-ctx.Done():
-			return
-		}
-	}
 }

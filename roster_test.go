@@ -81,7 +81,7 @@ func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 				pass(3 * time.Second)
 				owned := map[string]int{}
 				for _, p := range m1.Status().Partitions {
-					if p.State == "OWNED" {
+					if p.State == rota.PartitionOwned {
 						owned[p.Owner]++
 					}
 				}

@@ -139,7 +139,7 @@ func (r *run) live() {
 		why := "the source returned without being asked"
 		if err != nil {
 			why = fmt.Sprintf("the source failed: %v", err)
-			r.s.condition(fmt.Sprintf("%s: %s", r.name, why))
+			r.s.condition(ConditionSourceFailed, r.name, why)
 		}
 		if fails >= sourceFailures {
 			kind, because = core.GivenUp, why
@@ -173,6 +173,7 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 	for i := range msgs {
 		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.by
 		msgs[i].Attempt = max(msgs[i].Attempt, 1)
+		msgs[i].own = Ownership{r}
 	}
 	c := &r.s.m.cfg
 	switch {
@@ -221,7 +222,7 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 func (r *run) failed(msg *Message, err error) error {
 	untried := errors.Is(err, ErrUntried)
 	if untried {
-		r.s.condition(fmt.Sprintf("%s: %s", r.name, strings.TrimPrefix(err.Error(), "rota: ")))
+		r.s.condition(ConditionUntried, r.name, strings.TrimPrefix(err.Error(), "rota: "))
 	} else {
 		r.s.tellFailed(r, msg, err)
 	}

@@ -514,15 +514,10 @@ func (p *proc) told(e rota.Event) {
 		w.judge(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})
 	case rota.EventLeaving:
 		w.say("%s is leaving", p.label)
-	case rota.EventStoreLost:
-		if e.Because == "" {
-			w.say("%s finds that the store lost acknowledged writes", p.label)
-		} else if w.cfg.Rejoin && e.Because == "store lost writes" {
-			w.say("%s ends: %s", p.label, e.Because)
-		}
-	case rota.EventFenced, rota.EventOrphaned:
+	case rota.EventFenced, rota.EventOrphaned, rota.EventWritesLost:
 		if w.cfg.Rejoin { // otherwise it is told by what Run returns
-			w.say("%s ends: %s", p.label, e.Because)
+			ends := map[rota.EventKind]string{rota.EventFenced: "fenced", rota.EventOrphaned: "orphaned", rota.EventWritesLost: "store lost writes"}
+			w.say("%s ends: %s", p.label, ends[e.Kind])
 		}
 	case rota.EventCondition:
 		p.condition(e, about)
@@ -531,24 +526,26 @@ func (p *proc) told(e rota.Event) {
 
 func (p *proc) condition(e rota.Event, about func() string) {
 	w := p.w
-	switch {
-	case strings.Contains(e.Because, "two processes"):
+	switch e.Condition {
+	case rota.ConditionWritesLost:
+		w.say("%s finds that the store lost acknowledged writes", p.label)
+	case rota.ConditionTwins:
 		w.say("%s sees two processes called %s", p.label, about())
-	case strings.Contains(e.Because, "not started"):
+	case rota.ConditionStuck:
 		w.say("%s finds %s@%d stuck: granted, never started", p.label, e.Partition, uint32(e.Token))
-	case strings.Contains(e.Because, "ended on a bug"):
+	case rota.ConditionBlocked:
 		w.say("%s waits: %s ended on a bug over this plan", p.label, about())
-	case strings.Contains(e.Because, "not in sight"):
+	case rota.ConditionRosterMissing:
 		w.say("%s waits for a roster as new as the plan", p.label)
-	case strings.Contains(e.Because, "took the place"):
+	case rota.ConditionReturned:
 		w.say("%s gives %s its place back", p.label, about())
-	case strings.Contains(e.Because, "every lease"):
+	case rota.ConditionHoldOver:
 		w.say("%s ends the hold", p.label)
-	case strings.Contains(e.Because, "used up"):
+	case rota.ConditionTokensUsedUp:
 		w.say("%s finds the tokens of %s used up", p.label, e.Partition)
-	case strings.Contains(e.Because, "4 times"):
+	case rota.ConditionLeaseTooLong:
 		w.say("%s does not take %s: its lease is too long", p.label, about())
-	case strings.Contains(e.Because, "pinned"):
+	case rota.ConditionPinIgnored:
 		w.say("%s ignores a pin to a member that is not here", p.label)
 	}
 }

@@ -1,16 +1,12 @@
 package rota
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
@@ -188,8 +184,44 @@ func (s *session) bug(b core.Bug) error {
 		r.end(true, "a bug")
 	}
 	s.obituary()
-	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: b.Error()}))
+	s.m.emit(s.stamp(Event{Kind: EventCondition, Condition: ConditionBug, Because: b.Error()}))
 	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
+}
+
+// obituary waits until nothing runs any more and then says that this session
+// ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
+// The core orders no abort now, and the lease ends as it would have.
+func (s *session) obituary() {
+	left := max(core.Time(s.lease.Load()).Sub(s.m.clock.now()), 0)
+	if mutWholeLease {
+		left = s.m.timing.Lease
+	}
+	limit := time.NewTimer(left)
+	defer limit.Stop()
+	s.abortAt = time.Time{}
+	for len(s.runs) > 0 && !mutEarlyObituary {
+		select {
+		case ev := <-s.inbox:
+			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
+				s.dropRun(&ev)
+			}
+		case <-limit.C:
+			if s.abortAt.IsZero() {
+				s.abort()
+			} else {
+				s.forceStop()
+			}
+			limit.Reset(s.m.timing.Margin)
+		}
+	}
+	m, prev := s.node.Obituary()
+	b, err := record.Encode(m)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+	defer cancel()
+	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
 }
 
 // gather takes what else has come in with ev: the core decides once for all of
@@ -263,7 +295,7 @@ func (s *session) lookForJump() {
 	slow := now.Sub(s.looked) / slewRate
 	s.looked = now
 	if apart(d, was) {
-		s.condition(fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
+		s.condition(ConditionClocksApart, "", fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
 		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.exact})
 		s.drift.Store(int64(d)) // last: until the lease is taken back, slept has to say so
 		return
@@ -367,226 +399,4 @@ func (s *session) send(ev core.Event) {
 	case s.inbox <- ev:
 	case <-s.ctx.Done():
 	}
-}
-
-// ask asks the source for its partitions.
-func (s *session) ask() {
-	ctx, cancel := context.WithTimeout(s.ctx, max(s.m.timing.CallTime(), 5*time.Second))
-	defer cancel()
-	list, err := s.m.cfg.Source.Partitions(ctx)
-	ev := core.Event{Kind: core.Listed}
-	if l, ok := s.m.cfg.Source.(Lister); ok {
-		ev.Flag = l.ListsAll()
-	}
-	if errors.Is(err, ErrPartial) {
-		s.leftOut(parts(err))
-		err = nil
-	}
-	if err != nil {
-		ev.Outcome = core.Unknown
-		s.condition(fmt.Sprintf("the source does not tell its partitions: %v", err))
-	} else {
-		var bad []error
-		if ev.Listing, bad, err = listing(list); err != nil {
-			ev.Outcome, ev.Text = core.Unknown, err.Error()
-			s.condition("the source lists what cannot be served: " + ev.Text)
-		}
-		s.leftOut(bad)
-	}
-	s.send(ev)
-}
-
-// mostLeftOut is how much of what is not listed is told one by one. Whoever may
-// publish can make up names, and must not crowd out other conditions.
-const mostLeftOut = 8
-
-// leftOut tells what of a listing is not served, once each.
-func (s *session) leftOut(bad []error) {
-	for i, b := range bad {
-		if i == mostLeftOut {
-			s.conditionOnce(fmt.Sprintf("the source lists more than %d names that cannot be served", mostLeftOut))
-			return
-		}
-		s.conditionOnce(strings.TrimPrefix(b.Error(), "rota: "))
-	}
-}
-
-// parts are the errors that were joined to this one.
-func parts(err error) []error {
-	j, ok := err.(interface{ Unwrap() []error })
-	if !ok || slices.ContainsFunc(j.Unwrap(), func(p error) bool { return !errors.Is(p, ErrPartial) }) {
-		return []error{err}
-	}
-	return j.Unwrap()
-}
-
-// errListing ends Run, also with Config.Rejoin: trying again would not help.
-var errListing = errors.New("rota: Config.Source lists what cannot be served")
-
-// refuses: what only the source can tell is checked when it first tells it. A
-// group that has partitions goes on with those: a broker's bad moment must not
-// end one leader after the other.
-func (s *session) refuses(ev *core.Event) bool {
-	if ev.Outcome != core.OK && ev.Text == "" {
-		return false // it has not answered
-	}
-	first := !s.m.listed
-	s.m.listed = true
-	if !first || ev.Text == "" || s.node.Roster() != nil {
-		return false
-	}
-	s.refused = fmt.Errorf("%w: %s", errListing, ev.Text)
-	return true
-}
-
-// listing checks what a source lists. Names that cannot be served are left out: in
-// many brokers whoever may publish can make up a partition, and must not keep the
-// leader from planning the others.
-func listing(list []Partition) (good []record.Partition, bad []error, err error) {
-	if len(list) == 0 {
-		return nil, nil, errors.New("no partition at all: name at least one")
-	}
-	seen := map[string]bool{}
-	r := &record.Roster{Ver: 1}
-	var first error
-	for i, p := range list {
-		if err := checkName("partition", p.Name, 256); err != nil {
-			bad = append(bad, fmt.Errorf("not served: %w", err))
-			first = cmp.Or(first, checkName(fmt.Sprintf("partition %d", i), p.Name, 256))
-			continue
-		}
-		if seen[p.Name] {
-			return nil, nil, fmt.Errorf("%q twice: names must differ", p.Name)
-		}
-		seen[p.Name] = true
-		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
-	}
-	if len(r.Entries) == 0 {
-		return nil, nil, first
-	}
-	if _, err := record.Encode(r); err != nil {
-		return nil, bad, fmt.Errorf("%w: list less", err)
-	}
-	return r.Entries, bad, nil
-}
-
-// condition tells people something; it changes nothing.
-func (s *session) condition(text string) {
-	s.m.log.Warn(text, "member", s.m.name)
-	s.conditions.add(text, time.Now())
-	s.m.emit(s.stamp(Event{Kind: EventCondition, Because: text}))
-}
-
-// conditionOnce is condition for what may be found again and again: its event comes
-// once, its text stays on the heartbeats for as long as it is found. What others
-// can make up must not fill memory: after mostOnce texts all may be told again.
-func (s *session) conditionOnce(text string) {
-	if s.m.said.first(text) {
-		s.condition(text)
-	} else {
-		s.conditions.add(text, time.Now())
-	}
-}
-
-// said are texts that were told.
-type said struct {
-	mu    sync.Mutex
-	texts map[string]bool
-}
-
-const mostOnce = 1000
-
-func (s *said) first(text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.texts[text] {
-		return false
-	}
-	if s.texts == nil || len(s.texts) == mostOnce {
-		s.texts = map[string]bool{}
-	}
-	s.texts[text] = true
-	return true
-}
-
-// conditions are those of the last minute: they ride on every heartbeat.
-type conditions struct {
-	mu   sync.Mutex
-	told map[string]time.Time
-}
-
-// How much of it a member's record holds.
-const (
-	mostConditions   = 16
-	longestCondition = 256
-	conditionTime    = time.Minute
-)
-
-func (c *conditions) add(text string, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.told == nil {
-		c.told = map[string]time.Time{}
-	}
-	text = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(text, "?")))
-	if text == "" {
-		return
-	}
-	if len(text) > longestCondition {
-		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
-	}
-	c.told[text] = now
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) {
-		return ' '
-	}
-	return r
-}
-
-// now are the newest ones, sorted as records want them.
-func (c *conditions) now(now time.Time) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []string
-	for text, at := range c.told {
-		if now.Sub(at) > conditionTime {
-			delete(c.told, text)
-		} else {
-			out = append(out, text)
-		}
-	}
-	slices.SortFunc(out, func(a, b string) int { return c.told[b].Compare(c.told[a]) })
-	out = out[:min(len(out), mostConditions)]
-	slices.Sort(out)
-	return out
-}
-
-// trail keeps the newest events, for the day an assertion breaks.
-type trail struct {
-	events [64]trailed
-	n      int
-}
-
-type trailed struct {
-	at      core.Time
-	kind    core.Kind
-	verb    core.Verb
-	outcome core.Outcome
-	key     core.Key
-}
-
-func (t *trail) add(now core.Time, ev *core.Event) {
-	t.events[t.n%len(t.events)] = trailed{now, ev.Kind, ev.Verb, ev.Outcome, ev.Key}
-	t.n++
-}
-
-func (t *trail) String() string {
-	var b strings.Builder
-	for i := max(0, t.n-len(t.events)); i < t.n; i++ {
-		e := &t.events[i%len(t.events)]
-		fmt.Fprintf(&b, "%d kind %d verb %d key %v outcome %d\n", e.at, e.kind, e.verb, e.key, e.outcome)
-	}
-	return b.String()
 }

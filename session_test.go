@@ -39,7 +39,7 @@ func TestABugStopsEverythingAndDoesNotSpread(t *testing.T) {
 		events := m2.Events(t.Context())
 		g.wg.Go(func() {
 			for e := range events {
-				if strings.Contains(e.Because, "ended on a bug") {
+				if e.Condition == rota.ConditionBlocked {
 					waits.Store(true)
 				}
 			}
@@ -84,12 +84,12 @@ func TestHistoryTellsEachPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
+		got := ""
 		for _, p := range h.Plans {
-			got = append(got, p.Cause)
+			got += fmt.Sprint(p.Causes)
 		}
-		if want := "joined (c1), roster|joined (c2)|left (c2)"; strings.Join(got, "|") != want {
-			t.Errorf("the history is %q, want %q", strings.Join(got, "|"), want)
+		if want := "[{joined [c1] 0} {roster [] 0}][{joined [c2] 0}][{left [c2] 0}]"; got != want {
+			t.Errorf("the history is %s, want %s", got, want)
 		}
 		if h.Plans[1].Moves != 2 || h.Plans[1].Members != 2 || h.Plans[1].ID != 2 {
 			t.Errorf("the second plan is told as %+v", h.Plans[1])

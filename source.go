@@ -81,6 +81,18 @@ type Message struct {
 	Position  uint64 // within the partition, if the source numbers them
 	Token     Token
 	Session   string
+
+	own Ownership
+}
+
+// Ownership is the ownership that the message was delivered under: its Check, asked
+// directly before an effect, says whether the partition is still ours. Of a message
+// that no member has delivered it has ended long ago.
+func (m Message) Ownership() Ownership {
+	if m.own.r == nil {
+		return Ownership{endedRun}
+	}
+	return m.own
 }
 
 // A Header is one header of a message.

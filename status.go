@@ -2,10 +2,10 @@ package rota
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -23,25 +23,23 @@ const (
 
 // A Status is a group as one observer sees it.
 type Status struct {
-	Group      string
-	Leader     string // session
-	Term       uint64 // grows with each leader
-	Plan       uint64 // grows with each plan
-	Gen        uint64 // grows with each step towards one
-	Phase      Phase
-	Hold       bool // nothing is granted until every lease there may have been is over
-	Mode       Mode
-	Class      Class
-	Members    []MemberInfo
-	Partitions []PartitionInfo
-	Waits      []Wait
-	Conditions []string   // Inspect only: records that cannot be read, and are left out
-	Orders     OrdersInfo // Inspect only
-	History    []PlanInfo // Inspect only: the newest plans, oldest first
+	Group      string          `json:"group"`
+	Leader     string          `json:"leader"`      // session
+	LeaderName string          `json:"leader_name"` // what people call it; its session if its record is gone
+	Term       uint64          `json:"term"`        // grows with each leader
+	Plan       uint64          `json:"plan"`        // grows with each plan
+	Gen        uint64          `json:"gen"`         // grows with each step towards one
+	Phase      Phase           `json:"phase"`
+	Hold       bool            `json:"hold"` // nothing is granted until every lease there may have been is over
+	Mode       Mode            `json:"mode"`
+	Class      Class           `json:"class"`
+	Members    []MemberInfo    `json:"members"`
+	Partitions []PartitionInfo `json:"partitions"`
+	Waits      []Wait          `json:"waits"`
+	Conditions []ConditionInfo `json:"conditions"` // Inspect only: records that cannot be read, and are left out
+	Orders     OrdersInfo      `json:"orders"`     // Inspect only
+	History    []PlanInfo      `json:"history"`    // Inspect only: the newest plans, oldest first
 }
-
-// LeaderName is what people call the leader; its session if its record is gone.
-func (s *Status) LeaderName() string { return s.NameOf(s.Leader) }
 
 // NameOf is what people call the member of a session.
 func (s *Status) NameOf(session string) string {
@@ -55,70 +53,161 @@ func (s *Status) NameOf(session string) string {
 
 // A PlanInfo is one plan of the past.
 type PlanInfo struct {
-	Plan    uint64
-	Gen     uint64 // of the write that made it
-	Time    time.Time
-	Because string
-	Moves   int // partitions it gave to somebody else
-	Members int
+	Plan    uint64    `json:"plan"`
+	Gen     uint64    `json:"gen"` // of the write that made it
+	Time    time.Time `json:"time"`
+	Causes  []Cause   `json:"causes"`
+	Moves   int       `json:"moves"` // partitions it gave to somebody else
+	Members int       `json:"members"`
+}
+
+// Why is one reason for a plan.
+type Why string
+
+const (
+	WhyJoined    Why = "joined"    // members joined
+	WhyLeft      Why = "left"      // members left
+	WhyDied      Why = "died"      // members were declared dead
+	WhyEvicted   Why = "evicted"   // members did not stop in time
+	WhyReturned  Why = "returned"  // members came back to the place that was kept for their names
+	WhyOrders    Why = "orders"    // an operator ordered it
+	WhyRoster    Why = "roster"    // there are other partitions, or other metadata
+	WhyOwnerless Why = "ownerless" // a partition had nobody
+)
+
+// A Cause is one reason for a plan, and whom it is about.
+type Cause struct {
+	Why     Why      `json:"why"`
+	Members []string `json:"members,omitempty"` // by name; in PlanInfo only, and not all if there are many
+	More    int      `json:"more,omitempty"`    // how many others there are
 }
 
 // OrdersInfo is what operators want.
 type OrdersInfo struct {
-	Ver    uint64
-	Freeze bool
-	Paused []string          // partitions
-	Drains []string          // members, by name
-	Pins   map[string]string // partition to member's name
-	Bans   map[string][]string
-	Log    []OrderInfo // oldest first
+	Ver    uint64              `json:"ver"`
+	Freeze bool                `json:"freeze"`
+	Paused []string            `json:"paused"` // partitions
+	Drains []string            `json:"drains"` // members, by name
+	Pins   map[string]string   `json:"pins"`   // partition to member's name
+	Bans   map[string][]string `json:"bans"`   // partition to members' names
+	Log    []OrderInfo         `json:"log"`    // oldest first
 }
 
 // An OrderInfo is one order of the past.
 type OrderInfo struct {
-	Time           time.Time
-	Who, What, Why string
+	Time time.Time `json:"time"`
+	Who  string    `json:"who"`
+	What string    `json:"what"`
+	Why  string    `json:"why"`
 }
+
+// MemberState is a member's state of life.
+type MemberState string
+
+const (
+	MemberLive    MemberState = "LIVE"
+	MemberLeaving MemberState = "LEAVING" // wants its partitions taken, then leaves
+	MemberEvicted MemberState = "EVICTED" // the leader gave up on it; it may still be running
+	MemberDead    MemberState = "DEAD"    // it cannot be running under its lease any more
+	MemberLeft    MemberState = "LEFT"    // it stopped everything and said so
+)
 
 // MemberInfo is one member's record.
 type MemberInfo struct {
-	Name       string
-	Session    string
-	State      string // LIVE, LEAVING, EVICTED, DEAD, LEFT
-	Planned    bool   // the plan counts on it
-	Partitions int    // how many it owns
-	Labels     map[string]string
-	PID        int
-	Sent       time.Time // of its last heartbeat, on its own wall clock
-	Lease      time.Duration
-	Heartbeat  time.Duration
-	Conditions []string // what a person should know, of the last minute
+	Name       string            `json:"name"`
+	Session    string            `json:"session"`
+	State      MemberState       `json:"state"`
+	Planned    bool              `json:"planned"`    // the plan counts on it
+	Partitions int               `json:"partitions"` // how many it owns
+	Labels     map[string]string `json:"labels"`
+	PID        int               `json:"pid"`
+	Sent       time.Time         `json:"sent"` // its last heartbeat, on its own wall clock
+	Lease      time.Duration     `json:"-"`    // in JSON "lease", as text: 3s
+	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", likewise
+	Conditions []ConditionInfo   `json:"conditions"`
 }
+
+// memberJSON is MemberInfo as JSON has it: times as text.
+type memberJSON struct {
+	*plainMember
+	Lease     string `json:"lease"`
+	Heartbeat string `json:"heartbeat"`
+}
+
+type plainMember MemberInfo
+
+// MarshalJSON writes lease and heartbeat as people do: 3s, 900ms.
+func (m MemberInfo) MarshalJSON() ([]byte, error) {
+	return json.Marshal(memberJSON{(*plainMember)(&m), m.Lease.String(), m.Heartbeat.String()})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (m *MemberInfo) UnmarshalJSON(b []byte) error {
+	x := memberJSON{plainMember: (*plainMember)(m)}
+	if err := json.Unmarshal(b, &x); err != nil {
+		return err
+	}
+	var lease, beat error
+	m.Lease, lease = time.ParseDuration(x.Lease)
+	m.Heartbeat, beat = time.ParseDuration(x.Heartbeat)
+	return errors.Join(lease, beat)
+}
+
+// PartitionState is where a partition is between two owners.
+type PartitionState string
+
+const (
+	PartitionFree     PartitionState = "FREE"     // nobody may run it
+	PartitionOwned    PartitionState = "OWNED"    // its owner may run it
+	PartitionRevoking PartitionState = "REVOKING" // its owner was told to stop and has not confirmed that
+)
+
+// Reason says why a partition is FREE, where the state alone does not.
+type Reason string
+
+const (
+	ReasonPaused      Reason = "paused"      // by order
+	ReasonRemoved     Reason = "removed"     // neither source nor orders name it any more
+	ReasonReturning   Reason = "returning"   // kept for the name of its last owner, which means to come back
+	ReasonQuarantined Reason = "quarantined" // it killed too many owners
+	ReasonUnplaced    Reason = "unplaced"    // nobody may take it: bans, limits, drains
+)
 
 // PartitionInfo is one partition's row in the plan.
 type PartitionInfo struct {
-	Name   string
-	State  string // FREE, OWNED, REVOKING
-	Owner  string // session
-	To     string // session that gets it next
-	Token  Token  // of the newest grant
-	Reason string // why it is FREE, where the state alone does not say
-	Gen    uint64 // of the write that last changed its state
-	Meta   Meta
+	Name   string         `json:"name"`
+	State  PartitionState `json:"state"`
+	Owner  string         `json:"owner,omitempty"`  // session
+	Member string         `json:"member,omitempty"` // the owner's name
+	To     string         `json:"to,omitempty"`     // session that gets it next
+	Token  Token          `json:"token,string"`     // of the newest grant
+	Reason Reason         `json:"reason,omitempty"`
+	Gen    uint64         `json:"gen"` // of the write that last changed its state
+	Meta   Meta           `json:"meta"`
 
 	// Of Inspect only, if the history reaches back that far: the newest plan
 	// that was made when the state last changed.
-	Plan    uint64
-	Since   time.Time
-	Because string
+	Plan   uint64    `json:"plan,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	Causes []Cause   `json:"causes,omitempty"`
 }
 
 // A Wait is a partition that is not yet where the plan wants it.
 type Wait struct {
-	Partition string
-	For       string // what is waited for, in words
-	Member    string // session
+	Partition string  `json:"partition"`
+	For       WaitFor `json:"for"`
+	Member    string  `json:"member"` // session of whom it waits for, or who gets it
 }
+
+// WaitFor is what a partition waits for.
+type WaitFor string
+
+const (
+	WaitStop  WaitFor = "stop"  // its owner to stop
+	WaitGrant WaitFor = "grant" // the leader to grant it
+	WaitAck   WaitFor = "ack"   // its owner to apply the plan
+	WaitStart WaitFor = "start" // the source to confirm its start
+)
 
 // Status is the group as this member sees it: the newest plan it knows. It waits
 // until Run can answer, or returns what there is if Run has not begun or is
@@ -138,7 +227,7 @@ func (m *Member) Status() Status {
 
 func (s *session) status() Status {
 	st := Status{Group: s.m.cfg.Group, Class: classOf(s.m.cfg.Store)}
-	fill(&st, s.node.Plan(), s.node.Roster(), s.node.Members())
+	st.fill(s.node.Plan(), s.node.Roster(), s.node.Members(), s.node.Leads())
 	return st
 }
 
@@ -160,16 +249,16 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 			return st, fmt.Errorf("inspect %s: %w", group, err)
 		}
 		for _, e := range batch {
-			x, err := decodeEntry(group, e)
-			if err == errSkip {
+			if e.Key == historyKey(group) {
 				history, _ = record.DecodeHistory(e.Value) // for people only: without it there is less to say
 				continue
 			}
+			x, err := decodeEntry(group, e)
 			if err != nil && x.Cell == core.PlanCell {
 				return st, fmt.Errorf("inspect %s: the plan: %w: %w", group, ErrUnreadable, err)
 			}
 			if err != nil { // members go on without it, and so does whoever looks
-				st.Conditions = append(st.Conditions, fmt.Sprintf("record %q cannot be read and is left out: %v", e.Key, err))
+				st.Conditions = append(st.Conditions, ConditionInfo{ConditionRecordUnreadable, "", fmt.Sprintf("record %q cannot be read and is left out: %v", e.Key, err)})
 				continue
 			}
 			switch {
@@ -186,74 +275,116 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		if plan == nil {
 			return st, fmt.Errorf("inspect %s: %w: no group of that name here yet", group, ErrNotFound)
 		}
-		fill(&st, plan, roster, members)
+		st.fill(plan, roster, members, true)
 		st.order(orders)
 		st.remember(history)
 		return st, nil
 	}
-	return st, errors.New("inspect: the watch ended before it began")
+	return st, errors.New("inspect: watch closed before its first batch")
 }
 
-func fill(st *Status, p *record.Plan, roster *record.Roster, members []*record.Member) {
+// fill tells the plan. All says that members holds the record of every member there
+// is: followers watch their leader's only, and cannot tell what the others wait for.
+func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.Member, all bool) {
+	s.Members, s.Partitions, s.Waits = []MemberInfo{}, []PartitionInfo{}, []Wait{} // in JSON [], not null
+	s.Conditions, s.History = list(s.Conditions), []PlanInfo{}
 	if p == nil {
 		return
 	}
 	p = p.Full()
-	st.Leader, st.Term, st.Plan, st.Gen, st.Hold = p.Leader.String(), p.Term, p.ID, p.Gen, p.Hold
-	st.Mode, st.Phase = Mode(p.Mode.String()), Sentinel
-	counts := map[record.Session]int{}
-	acks := map[record.Session]*record.Member{}
+	s.Leader, s.Term, s.Plan, s.Gen, s.Hold = p.Leader.String(), p.Term, p.ID, p.Gen, p.Hold
+	s.Mode, s.Phase = Mode(p.Mode.String()), Sentinel
+	records := map[record.Session]*record.Member{}
 	for _, m := range members {
-		acks[m.Session] = m
+		records[m.Session] = m
 	}
-	for i, r := range p.Rows {
-		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: r.State.String(), Token: Token(r.Token), Reason: r.Reason.String(), Gen: r.Rev}
+	name := func(id record.Session) string {
+		if m := records[id]; m != nil {
+			return m.Name
+		}
+		return id.String()
+	}
+	s.LeaderName = name(p.Leader)
+	counts := map[record.Session]int{}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: PartitionState(r.State.String()), Token: Token(r.Token),
+			Reason: Reason(r.Reason.String()), Gen: r.Rev, Meta: Meta{}}
 		if roster != nil && i < len(roster.Entries) {
 			e := &roster.Entries[i]
-			info.Name, info.Meta = e.Name, Meta{}
+			info.Name = e.Name
 			for _, kv := range e.Meta {
 				info.Meta[kv.Key] = kv.Value
 			}
 		}
 		if r.Owner != 0 {
-			info.Owner = r.Owner.String()
+			info.Owner, info.Member = r.Owner.String(), name(r.Owner)
 			counts[r.Owner]++
 		}
 		if r.To != 0 {
 			info.To = r.To.String()
 		}
-		st.Partitions = append(st.Partitions, info)
-		if w, ok := waitFor(&info, &r, acks, record.ID(i), p.Incarnation); ok {
-			st.Waits = append(st.Waits, w)
-			st.Phase = Changing
+		s.Partitions = append(s.Partitions, info)
+		owner := records[r.Owner]
+		if r.State == record.Owned && owner == nil && !all {
+			continue
+		}
+		switch core.Awaits(p, record.ID(i), r, owner) {
+		case core.AwaitStop:
+			s.Waits = append(s.Waits, Wait{info.Name, WaitStop, info.Owner})
+		case core.AwaitGrant:
+			s.Waits = append(s.Waits, Wait{info.Name, WaitGrant, info.To})
+		case core.AwaitAck:
+			s.Waits = append(s.Waits, Wait{info.Name, WaitAck, info.Owner})
+		case core.AwaitStart:
+			s.Waits = append(s.Waits, Wait{info.Name, WaitStart, info.Owner})
 		}
 	}
+	if len(s.Waits) > 0 {
+		s.Phase = Changing
+	}
+	s.fillMembers(p, members, counts)
+}
+
+func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts map[record.Session]int) {
 	planned := map[record.Session]bool{}
-	for _, s := range p.Members {
-		planned[s] = true
+	for _, id := range p.Members {
+		planned[id] = true
 	}
 	for _, m := range members {
-		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: m.State.String(), Planned: planned[m.Session],
+		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: MemberState(m.State.String()), Planned: planned[m.Session],
 			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
-			PID: int(m.Host.PID), Conditions: m.Conditions}
+			PID: int(m.Host.PID), Conditions: []ConditionInfo{}}
 		if m.Sent != 0 {
 			info.Sent = wall(m.Sent)
 		}
 		for _, l := range m.Labels {
 			info.Labels[l.Key] = l.Value
 		}
-		st.Members = append(st.Members, info)
-		if (m.State == record.Live) != planned[m.Session] && st.Phase == Sentinel {
-			st.Phase = Computing
+		for _, c := range m.Conditions {
+			info.Conditions = append(info.Conditions, ConditionInfo{Condition(c.Code), c.Partition, c.Text})
+		}
+		s.Members = append(s.Members, info)
+		if (m.State == record.Live) != planned[m.Session] && s.Phase == Sentinel {
+			s.Phase = Computing
 		}
 	}
 }
 
+// list is xs, and [] in JSON if there are none.
+func list[T any](xs []T) []T {
+	if xs == nil {
+		return []T{}
+	}
+	return xs
+}
+
 func (s *Status) order(o *record.Orders) {
 	if o == nil {
-		return
+		o = &record.Orders{}
 	}
-	s.Orders = OrdersInfo{Ver: o.Ver, Freeze: o.Freeze, Paused: o.Pauses, Drains: o.Drains, Pins: map[string]string{}, Bans: map[string][]string{}}
+	s.Orders = OrdersInfo{Ver: o.Ver, Freeze: o.Freeze, Paused: list(o.Pauses), Drains: list(o.Drains),
+		Pins: map[string]string{}, Bans: map[string][]string{}, Log: []OrderInfo{}}
 	for _, p := range o.Pins {
 		s.Orders.Pins[p.Partition] = p.Member
 	}
@@ -271,13 +402,17 @@ func (s *Status) remember(h *record.History) {
 		return
 	}
 	for _, p := range h.Plans {
-		s.History = append(s.History, PlanInfo{p.ID, p.Gen, wall(p.At), p.Cause, int(p.Moves), int(p.Members)})
+		causes := []Cause{}
+		for _, c := range p.Causes {
+			causes = append(causes, Cause{Why(c.Why), c.Members, int(c.More)})
+		}
+		s.History = append(s.History, PlanInfo{p.ID, p.Gen, wall(p.At), causes, int(p.Moves), int(p.Members)})
 	}
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
 		for _, past := range s.History {
 			if past.Gen <= p.Gen {
-				p.Plan, p.Since, p.Because = past.Plan, past.Time, past.Because
+				p.Plan, p.Since, p.Causes = past.Plan, past.Time, past.Causes
 			}
 		}
 	}
@@ -290,45 +425,4 @@ func wall(ms int64) time.Time {
 		return t
 	}
 	return time.Time{}
-}
-
-// waitFor says in words what a row waits for.
-func waitFor(info *PartitionInfo, r *record.Row, acks map[record.Session]*record.Member, id record.ID, inc uint32) (Wait, bool) {
-	switch r.State {
-	case record.Revoking:
-		return Wait{info.Name, "its owner to stop", info.Owner}, true
-	case record.Free:
-		if r.To == 0 || r.Reason != record.NoReason {
-			return Wait{}, false
-		}
-		return Wait{info.Name, "its grant", info.To}, true
-	}
-	m := acks[r.Owner]
-	if m == nil {
-		return Wait{}, false
-	}
-	for _, s := range m.Starting {
-		if s == id {
-			return Wait{info.Name, "the source to confirm its start", info.Owner}, true
-		}
-	}
-	if m.AckInc != inc || m.AckGen < r.Rev {
-		return Wait{info.Name, "its owner to see the plan", info.Owner}, true
-	}
-	return Wait{}, false
-}
-
-func cutPrefix(s, prefix string) (string, bool) { return strings.CutPrefix(s, prefix) }
-
-// memberKey reads the session out of "member/<session>".
-func memberKey(name string) (record.Session, error) {
-	hex, ok := strings.CutPrefix(name, "member/")
-	if !ok || len(hex) != 16 {
-		return 0, errors.New("not a key of rota")
-	}
-	v, err := strconv.ParseUint(hex, 16, 64)
-	if err != nil || v == 0 {
-		return 0, errors.New("not a key of rota")
-	}
-	return record.Session(v), nil
 }

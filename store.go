@@ -3,6 +3,7 @@ package rota
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 )
 
@@ -67,6 +68,20 @@ const (
 
 func (c Class) String() string {
 	return [...]string{"unknown", "A", "B", "C"}[min(c, ClassC)]
+}
+
+// MarshalText writes A, B, C or unknown, in JSON too.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (c *Class) UnmarshalText(b []byte) error {
+	for x := range ClassC + 1 {
+		if string(b) == x.String() {
+			*c = x
+			return nil
+		}
+	}
+	return fmt.Errorf("rota: class %q: want A, B, C or unknown", b)
 }
 
 // A Classifier is a Store that knows its class. One that does not say is shown

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -112,10 +111,14 @@ func (s *session) tellEnd(c core.Cause) {
 		core.ByLeave:   EventLeft,
 		core.ByFence:   EventFenced,
 		core.ByOrphan:  EventOrphaned,
-		core.ByStore:   EventStoreLost,
+		core.ByStore:   EventWritesLost,
 		core.ByFailure: EventCondition,
 	}[c]
-	s.tell(Event{Kind: k, Because: c.String()})
+	e := Event{Kind: k, Because: c.String()}
+	if k == EventCondition {
+		e.Condition = ConditionPlanUnwritable
+	}
+	s.tell(e)
 }
 
 func (s *session) note(a *core.Action) {
@@ -129,7 +132,7 @@ func (s *session) note(a *core.Action) {
 	case core.NoteLead:
 		e.Kind = EventLeader
 	case core.NotePlan:
-		e.Kind, e.Because, e.Moved, e.Placed = EventPlan, a.Why.String(), a.Moved, a.Placed
+		e.Kind, e.Causes, e.Moved, e.Placed = EventPlan, causes(a.Why), a.Moved, a.Placed
 		e.Plan = s.node.Plan().ID + 1
 		s.said = e
 	case core.NoteDead:
@@ -144,37 +147,45 @@ func (s *session) note(a *core.Action) {
 		s.leaving = true
 		e.Kind = EventLeaving
 	case core.NoteLost:
-		e.Kind = EventStoreLost
+		e.Condition, e.Because = ConditionWritesLost, "the store has lost acknowledged writes"
 	case core.NoteTwins:
+		e.Condition = ConditionTwins
 		e.Because = "two processes have one name"
 	case core.NoteStuck:
-		e.Partition, e.Token = a.Name, Token(a.Token)
+		e.Condition, e.Partition, e.Token = ConditionStuck, a.Name, Token(a.Token)
 		e.Because = "granted long ago and not started"
 	case core.NoteBug:
+		e.Condition = ConditionBlocked
 		e.Because = fmt.Sprintf("the last leader, %s, ended on a bug over this plan: nothing is changed until members or orders change", e.About)
 	case core.NoteNoRoster:
+		e.Condition = ConditionRosterMissing
 		e.Because = "the plan obeys a roster that is not in sight: waiting for it"
 	case core.NoteReturned:
+		e.Condition = ConditionReturned
 		e.Because = "it took the place of the ended session of its name"
 	case core.NoteCleared:
+		e.Condition = ConditionHoldOver
 		e.Because = "every lease there may have been is over: partitions may be granted"
 	case core.NoteBadRoster:
+		e.Condition = ConditionRosterUnwritable
 		e.Because = "the partitions that source and orders ask for cannot be written down: those that are known stay"
 	case core.NoteMeta:
-		e.Partition = a.Name
+		e.Condition, e.Partition = ConditionMetaTooLarge, a.Name
 		e.Because = "the metadata ordered for it and the source's are too much together: the source's stays"
 	case core.NoteWorn:
-		e.Partition = a.Name
+		e.Condition, e.Partition = ConditionTokensUsedUp, a.Name
 		e.Because = "its tokens are used up: a new incarnation begins, every session ends once, and tokens count from 1 again"
 	case core.NoteLongLease:
+		e.Condition = ConditionLeaseTooLong
 		e.Because = fmt.Sprintf("its lease is more than 4 times that of the leader, %v: it is not given anything; start it with a lease like the others'", s.cfg.Lease)
 	case core.NotePin:
+		e.Condition = ConditionPinIgnored
 		e.Because = "a partition is pinned to a member that is not here: the pin is ignored"
 	default:
 		return
 	}
 	if e.Kind == EventCondition {
-		s.conditions.add(strings.TrimSpace(e.Partition+" "+e.Because), time.Now())
+		s.conditions.add(ConditionInfo{e.Condition, e.Partition, e.Because}, time.Now())
 	}
 	s.tell(e)
 }

@@ -209,11 +209,11 @@ func TestInspectShowsConditionsForAMinute(t *testing.T) {
 		pass(3 * time.Second)
 		st, err := rota.Inspect(t.Context(), g.store, "test")
 		if err != nil || len(st.Members) != 1 || len(st.Members[0].Conditions) != 1 ||
-			!strings.HasPrefix(st.Members[0].Conditions[0], "q0: the source failed: broken ü") || len(st.Members[0].Conditions[0]) > 256 {
+			!strings.HasPrefix(st.Members[0].Conditions[0].String(), "q0: the source failed: broken ü") || len(st.Members[0].Conditions[0].Text) > 256 {
 			t.Errorf("%v, %+v", err, st.Members)
 		}
-		if st.LeaderName() != "c1" || st.NameOf("nobody") != "nobody" {
-			t.Errorf("the leader is called %s", st.LeaderName())
+		if st.LeaderName != "c1" || st.NameOf("nobody") != "nobody" {
+			t.Errorf("the leader is called %s", st.LeaderName)
 		}
 		pass(time.Minute)
 		if st, err := rota.Inspect(t.Context(), g.store, "test"); err != nil || len(st.Members[0].Conditions) != 0 {
@@ -238,7 +238,7 @@ func TestADeadMembersLastHeartbeatStaysItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range st.Members {
-			if m.Name == "c1" && (m.State != "DEAD" || m.Sent.After(cut)) {
+			if m.Name == "c1" && (m.State != rota.MemberDead || m.Sent.After(cut)) {
 				t.Errorf("cut off at %v, and %s, last heard of at %v", cut, m.State, m.Sent)
 			}
 		}

@@ -123,11 +123,20 @@ func (w *play) leader(p *record.Plan) *proc {
 	return nil
 }
 
+// whys are the reasons for a plan, as scenarios tell them.
+func whys(causes []rota.Cause) string {
+	var all []string
+	for _, c := range causes {
+		all = append(all, string(c.Why))
+	}
+	return strings.Join(all, ", ")
+}
+
 // why is what the member said of the plan it made last. The event precedes the
 // write, so it is in the ring already.
 func (p *proc) why() string {
 	e := p.m.LastPlan()
-	s := e.Because
+	s := whys(e.Causes)
 	if e.Moved > 0 {
 		s += fmt.Sprintf("; %d moved", e.Moved)
 	}

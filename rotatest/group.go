@@ -143,7 +143,7 @@ func (g *groupTest) rest() {
 		g.Fatalf("inspecting what is left: %v", err)
 	}
 	for _, m := range st.Members {
-		if m.State != "LEFT" && m.State != "DEAD" {
+		if m.State != rota.MemberLeft && m.State != rota.MemberDead {
 			g.Errorf("%s has ended, and its record says %s", m.Name, m.State)
 		}
 	}

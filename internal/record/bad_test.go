@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,11 +44,13 @@ func goodMember() *Member {
 	return &Member{
 		Session: 1, Lease: 5 * time.Second, Beat: 2 * time.Second, Seq: 1, Name: "c1",
 		Draining: []ID{1, 2}, Starting: []ID{3}, GaveUp: []GaveUp{{4, MakeToken(1, 1), "broke"}}, Load: []Load{{1, 7}, {2, 9}},
-		Host: Host{Boot: "b-1"}, Labels: []Pair{{"pod", "p1"}}, Conditions: []string{"stuck"},
+		Host: Host{Boot: "b-1"}, Labels: []Pair{{"pod", "p1"}}, Conditions: []Condition{{"stuck", "q1", "not started"}},
 	}
 }
 
-func goodHistory() *History { return &History{Plans: []Past{{ID: 1, Gen: 1, Cause: "c1 joined"}}} }
+func goodHistory() *History {
+	return &History{Plans: []Past{{ID: 1, Gen: 1, Causes: []Cause{{"joined", []string{"c1"}, 0}}}}}
+}
 
 func TestGoodOnesAreGood(t *testing.T) {
 	for _, x := range []Record{goodPlan(), goodRoster(), goodOrders(), goodMember(), goodHistory()} {
@@ -211,11 +214,16 @@ var badRecords = []bad{
 	member("member: labels: 65 pairs, more than 64", "", func(x *Member) { x.Labels = make([]Pair, 65) }),
 	member("member: labels: key is empty", "", func(x *Member) { x.Labels[0].Key = "" }),
 	member(`member: labels: "pod" is there twice`, "", func(x *Member) { x.Labels = append(x.Labels, x.Labels...) }),
-	member("member: conditions: 17, more than 16", "", func(x *Member) { x.Conditions = make([]string, 17) }),
-	member("member: condition is empty", "", func(x *Member) { x.Conditions[0] = "" }),
-	member("member: condition "+nForty+" has 257 bytes, more than 256", "", func(x *Member) { x.Conditions[0] = long257 }),
+	member("member: conditions: 17, more than 16", "", func(x *Member) { x.Conditions = make([]Condition, 17) }),
+	member("member: condition is empty", "", func(x *Member) { x.Conditions[0].Text = "" }),
+	member("member: condition code is empty", "", func(x *Member) { x.Conditions[0].Code = "" }),
+	member("member: condition code "+nForty+" has 65 bytes, more than 64", "", func(x *Member) { x.Conditions[0].Code = long257[:65] }),
+	member(`member: condition partition "\x00" holds a control character`, "", func(x *Member) { x.Conditions[0].Partition = "\x00" }),
+	member("member: condition "+nForty+" has 257 bytes, more than 256", "", func(x *Member) { x.Conditions[0].Text = long257 }),
 
-	{&History{Plans: []Past{{Cause: "\xff"}}}, `history: entry 0: cause "\xff" is not UTF-8`, ""},
+	{&History{Plans: []Past{{Causes: []Cause{{Why: "\xff"}}}}}, `history: entry 0: cause "\xff" is not UTF-8`, ""},
+	{&History{Plans: []Past{{Causes: []Cause{{Why: ""}}}}}, `history: entry 0: cause is empty`, ""},
+	{&History{Plans: []Past{{Causes: []Cause{{Why: "died", Members: []string{"\n"}}}}}}, `history: entry 0: member of a cause "\n" holds a control character`, ""},
 }
 
 func TestBadRecordsAreRefused(t *testing.T) {
@@ -240,9 +248,9 @@ func TestBadRecordsAreRefused(t *testing.T) {
 func TestTooLargeIsRefused(t *testing.T) {
 	x := &History{}
 	for range 800 {
-		x.Plans = append(x.Plans, Past{Cause: strings.Repeat("c", 1000)})
+		x.Plans = append(x.Plans, Past{Causes: []Cause{{Why: "w", Members: slices.Repeat([]string{strings.Repeat("c", 99)}, 10)}}})
 	}
-	want := "history: 805604 bytes, more than the 786432 a record may have"
+	want := "history: 808004 bytes, more than the 786432 a record may have"
 	if _, err := Encode(x); fmt.Sprint(err) != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -329,7 +337,7 @@ func TestBadBytesAreRefused(t *testing.T) {
 		{hist("\x80\x00"), kindHistory, "history: plans: 0 in 2 bytes, not in its shortest form"},
 		{hist("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), kindHistory, "history: plans: a number of more than 64 bits"},
 		{hist(2, "123456"), kindHistory, "history: plans: 2 entries do not fit in the 6 bytes left"},
-		{hist(1, 1, 1, 0, 5, "abc"), kindHistory, "history: cause: 5 entries do not fit in the 3 bytes left"},
+		{hist(1, 1, 1, 0, 5, "abc"), kindHistory, "history: causes: 5 entries do not fit in the 3 bytes left"},
 		{hist(1, 1, 1, 0, 0, 1<<32, 0), kindHistory, "history: moves: 4294967296 has more than 32 bits"},
 		{raw(kindRoster, 1, 1, 1, "q", 0, 2), kindRoster, "roster: removed: 2 is neither 0 nor 1"},
 		{raw(kindMember, "1234567"), kindMember, "member: session: cut short: 8 bytes wanted, 7 left"},

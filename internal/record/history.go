@@ -1,6 +1,9 @@
 package record
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 func (*History) kind() kind { return kindHistory }
 
@@ -11,7 +14,11 @@ func (x *History) Append(dst []byte) []byte {
 		w.uvarint(p.ID)
 		w.uvarint(p.Gen)
 		w.time(p.At)
-		w.text(p.Cause)
+		appendList(w, p.Causes, func(w *writer, c Cause) {
+			w.text(c.Why)
+			appendList(w, c.Members, (*writer).text)
+			w.uvarint(uint64(c.More))
+		})
 		w.uvarint(uint64(p.Moves))
 		w.uvarint(uint64(p.Members))
 	})
@@ -26,7 +33,7 @@ func DecodeHistory(b []byte) (*History, error) {
 			ID:      r.uvarint("id"),
 			Gen:     r.uvarint("gen"),
 			At:      r.time("at"),
-			Cause:   r.text("cause"),
+			Causes:  list(r, "causes", 3, readCause),
 			Moves:   r.uint32("moves"),
 			Members: r.uint32("members"),
 		}
@@ -34,10 +41,16 @@ func DecodeHistory(b []byte) (*History, error) {
 	return checked(r, x)
 }
 
+func readCause(r *reader) Cause {
+	return Cause{Why: r.text("cause"), Members: r.texts("members of a cause"), More: r.uint32("more members")}
+}
+
 func (x *History) check() error {
 	for i := range x.Plans {
-		if err := prose("cause", x.Plans[i].Cause); err != nil {
-			return fmt.Errorf("entry %d: %w", i, err)
+		for _, c := range x.Plans[i].Causes {
+			if err := cmp.Or(name("cause", c.Why, maxCode), names("member of a cause", c.Members, maxMember)); err != nil {
+				return fmt.Errorf("entry %d: %w", i, err)
+			}
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestEveryRecordFits(t *testing.T) {
 		member.GaveUp = append(member.GaveUp, g)
 	}
 	for i := range maxConditions {
-		member.Conditions = append(member.Conditions, strings.Repeat(string(rune('a'+i)), maxCondition))
+		member.Conditions = append(member.Conditions, Condition{strings.Repeat("c", maxCode), strings.Repeat("p", maxPartition), strings.Repeat(string(rune('a'+i)), maxCondition)})
 	}
 	stopping := *member
 	stopping.GaveUp = nil

@@ -38,7 +38,11 @@ func (x *Member) Append(dst []byte) []byte {
 	w.uvarint(x.Host.Namespace)
 	appendList(w, x.Labels, (*writer).pair)
 	w.time(x.Sent)
-	appendList(w, x.Conditions, (*writer).text)
+	appendList(w, x.Conditions, func(w *writer, c Condition) {
+		w.text(c.Code)
+		w.text(c.Partition)
+		w.text(c.Text)
+	})
 	return w.b
 }
 
@@ -84,9 +88,11 @@ func DecodeMember(b []byte) (*Member, error) {
 			Start:     r.uvarint("host start"),
 			Namespace: r.uvarint("host namespace"),
 		},
-		Labels:     r.pairs("labels"),
-		Sent:       r.time("sent"),
-		Conditions: r.texts("conditions"),
+		Labels: r.pairs("labels"),
+		Sent:   r.time("sent"),
+		Conditions: list(r, "conditions", 3, func(r *reader) Condition {
+			return Condition{Code: r.text("condition code"), Partition: r.text("condition partition"), Text: r.text("condition")}
+		}),
 	}
 	return checked(r, x)
 }
@@ -161,5 +167,14 @@ func (x *Member) checkConditions() error {
 	if n := len(x.Conditions); n > maxConditions {
 		return fmt.Errorf("conditions: %d, more than %d", n, maxConditions)
 	}
-	return names("condition", x.Conditions, maxCondition)
+	for _, c := range x.Conditions {
+		err := cmp.Or(name("condition code", c.Code, maxCode), name("condition", c.Text, maxCondition))
+		if err == nil && c.Partition != "" {
+			err = name("condition partition", c.Partition, maxPartition)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

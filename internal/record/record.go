@@ -227,7 +227,15 @@ type Member struct {
 
 	// For people only.
 	Sent       int64 // wall clock, Unix milliseconds
-	Conditions []string
+	Conditions []Condition
+}
+
+// A Condition is something that a person should know of a member. Its code is a
+// fact that programs may compare, its text is for people only.
+type Condition struct {
+	Code      string
+	Partition string // that it is about, if it is about one
+	Text      string
 }
 
 // GaveUp is one ownership its owner returned unasked.
@@ -252,7 +260,7 @@ type Host struct {
 	Namespace uint64 // pid namespace
 }
 
-// History is the newest plans with cause and cost, oldest first: for people.
+// History is the newest plans with causes and cost, oldest first: for people.
 type History struct {
 	Plans []Past
 }
@@ -261,7 +269,14 @@ type History struct {
 type Past struct {
 	ID, Gen uint64
 	At      int64 // wall clock, Unix milliseconds
-	Cause   string
+	Causes  []Cause
 	Moves   uint32
 	Members uint32
+}
+
+// A Cause is one reason for a plan.
+type Cause struct {
+	Why     string   // joined, died, orders, …
+	Members []string // some of those it is about, by name
+	More    uint32   // how many others there are
 }

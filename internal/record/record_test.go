@@ -156,7 +156,10 @@ func (r random) record(k kind) Record {
 		return r.member()
 	}
 	return &History{Plans: some(r, func() Past {
-		return Past{r.number(), r.number(), int64(r.Uint64()), r.word(1024), r.Uint32(), r.Uint32()}
+		causes := some(r, func() Cause {
+			return Cause{r.word(64), some(r, func() string { return r.word(128) }), r.Uint32()}
+		})
+		return Past{r.number(), r.number(), int64(r.Uint64()), causes, r.Uint32(), r.Uint32()}
 	})}
 }
 
@@ -296,7 +299,9 @@ func (r random) member() *Member {
 		Name:   r.word(128),
 		Host:   Host{r.word(128), r.Uint32(), r.number(), r.number()},
 		Labels: r.pairs(), Sent: int64(r.Uint64()),
-		Conditions: some(r, func() string { return r.word(256) }),
+		Conditions: some(r, func() Condition {
+			return Condition{r.word(64), []string{"", r.word(256)}[r.IntN(2)], r.word(256)}
+		}),
 	}
 	return m
 }

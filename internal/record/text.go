@@ -15,6 +15,7 @@ const (
 	maxMember    = 128  // a member's name
 	maxIdentity  = 128  // a server's identity, a boot id
 	maxCondition = 256  // one condition
+	maxCode      = 64   // the code of a condition, or of a cause
 	maxPairs     = 4096 // keys and values of one partition's metadata, or of a member's labels
 	maxProse     = 1024 // a cause, or one field of the orders' log
 )

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,23 @@ func key(group string, k core.Key) string {
 		return group + "/orders"
 	}
 	return group + "/member/" + k.Session.String()
+}
+
+// historyKey is where the history lives, which no core reads.
+func historyKey(group string) string { return group + "/history" }
+
+// memberKey is the inverse of key for members: it reads the session out of
+// "member/<session>".
+func memberKey(name string) (record.Session, error) {
+	hex, ok := strings.CutPrefix(name, "member/")
+	if !ok || len(hex) != 16 {
+		return 0, errors.New("not a key of rota")
+	}
+	v, err := strconv.ParseUint(hex, 16, 64)
+	if err != nil || v == 0 {
+		return 0, errors.New("not a key of rota")
+	}
+	return record.Session(v), nil
 }
 
 // call makes one store call and sends its answer, exactly one, in time: a call
@@ -61,7 +80,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 		var b []byte
 		var rev Rev
 		if b, err = record.Encode(s.value(a)); err != nil {
-			s.condition(fmt.Sprintf("not written, since nobody could read it: %v", err))
+			s.condition(ConditionRecordUnwritable, "", fmt.Sprintf("not written, since nobody could read it: %v", err))
 			ev.Outcome = core.Refused
 			return ev
 		}
@@ -105,7 +124,7 @@ func (s *session) value(a *core.Action) record.Record {
 		for _, from := range []any{s.m.cfg.Store, s.m.cfg.Source} {
 			if w, ok := from.(Warner); ok {
 				for _, text := range w.Warnings() {
-					s.condition(text)
+					s.condition(ConditionWarning, "", text)
 				}
 			}
 		}
@@ -123,11 +142,8 @@ func (s *session) list(ctx context.Context) ([]core.Entry, error) {
 		}
 		return s.decode(batch)
 	}
-	return nil, errors.New("the watch ended before it began")
+	return nil, errors.New("watch closed before its first batch")
 }
-
-// errSkip marks a record that the core has no use for.
-var errSkip = errors.New("not for the core")
 
 // decode turns what the store holds into records. What does not decode is told
 // and left out: the last good version stays. It is an error only when nothing
@@ -136,14 +152,14 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	out := make([]core.Entry, 0, len(batch))
 	var bad error
 	for _, e := range batch {
-		x, err := decodeEntry(s.m.cfg.Group, e)
-		if err == errSkip {
-			continue
+		if e.Key == historyKey(s.m.cfg.Group) {
+			continue // for people only
 		}
+		x, err := decodeEntry(s.m.cfg.Group, e)
 		if err != nil {
 			bad = fmt.Errorf("%s: %w", e.Key, err)
 			if s.unreadable.first(e.Key, e.Rev) {
-				s.condition("the store holds a record that cannot be read: " + bad.Error())
+				s.condition(ConditionRecordUnreadable, "", "the store holds a record that cannot be read: "+bad.Error())
 			}
 			continue
 		}
@@ -182,7 +198,7 @@ func (u *unreadable) first(key string, rev Rev) bool {
 
 func decodeEntry(group string, e Entry) (core.Entry, error) {
 	x := core.Entry{Rev: core.Rev(e.Rev), Deleted: e.Deleted}
-	name, ok := cutPrefix(e.Key, group+"/")
+	name, ok := strings.CutPrefix(e.Key, group+"/")
 	if !ok {
 		return x, errors.New("not a key of this group")
 	}
@@ -198,8 +214,6 @@ func decodeEntry(group string, e Entry) (core.Entry, error) {
 		if !e.Deleted {
 			x.Roster, err = record.DecodeRoster(e.Value)
 		}
-	case name == "history":
-		return x, errSkip
 	case name == "orders":
 		x.Cell = core.OrdersCell
 		if !e.Deleted {
@@ -276,5 +290,36 @@ func (s *session) identify() {
 	defer cancel()
 	if id, err := st.Identity(ctx); err == nil && id != "" {
 		s.send(core.Event{Kind: core.Server, Text: id})
+	}
+}
+
+// meet asks what only a connected store can tell, before anything is made of it:
+// whether it is new, and its class. It answers questions meanwhile. Whether the
+// store is new is believed once per process: a store that was made by this
+// process and is empty when a session comes back has lost a group, and members
+// that are cut off still have their leases.
+func (s *session) meet(ctx context.Context, cfg *core.Config) {
+	st, ok := s.m.cfg.Store.(Fresher)
+	if !ok || cfg.Fresh {
+		return
+	}
+	fresh := make(chan bool, 1)
+	s.goDo(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+		defer cancel()
+		is, err := st.Fresh(ctx)
+		fresh <- is && err == nil // in doubt it is not: that costs a lease, no more
+	})
+	for {
+		select {
+		case is := <-fresh:
+			cfg.Fresh = is && (s.m.joins == 1 || mutFreshForLife)
+			cfg.Volatile = volatile(s.m.cfg.Store)
+			return
+		case ask := <-s.m.asks:
+			ask <- s.status()
+		case <-ctx.Done():
+			return
+		}
 	}
 }

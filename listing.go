@@ -1,0 +1,115 @@
+package rota
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// ask asks the source for its partitions.
+func (s *session) ask() {
+	ctx, cancel := context.WithTimeout(s.ctx, max(s.m.timing.CallTime(), 5*time.Second))
+	defer cancel()
+	list, err := s.m.cfg.Source.Partitions(ctx)
+	ev := core.Event{Kind: core.Listed}
+	if l, ok := s.m.cfg.Source.(Lister); ok {
+		ev.Flag = l.ListsAll()
+	}
+	if errors.Is(err, ErrPartial) {
+		s.leftOut(parts(err))
+		err = nil
+	}
+	if err != nil {
+		ev.Outcome = core.Unknown
+		s.condition(ConditionPartitionsUnknown, "", fmt.Sprintf("the source does not tell its partitions: %v", err))
+	} else {
+		var bad []error
+		if ev.Listing, bad, err = listing(list); err != nil {
+			ev.Outcome, ev.Text = core.Unknown, err.Error()
+			s.condition(ConditionNotServed, "", "the source lists what cannot be served: "+ev.Text)
+		}
+		s.leftOut(bad)
+	}
+	s.send(ev)
+}
+
+// mostLeftOut is how much of what is not listed is told one by one. Whoever may
+// publish can make up names, and must not crowd out other conditions.
+const mostLeftOut = 8
+
+// leftOut tells what of a listing is not served, once each.
+func (s *session) leftOut(bad []error) {
+	for i, b := range bad {
+		if i == mostLeftOut {
+			s.conditionOnce(ConditionNotServed, "", fmt.Sprintf("the source lists more than %d names that cannot be served", mostLeftOut))
+			return
+		}
+		s.conditionOnce(ConditionNotServed, "", strings.TrimPrefix(b.Error(), "rota: "))
+	}
+}
+
+// parts are the errors that were joined to this one.
+func parts(err error) []error {
+	j, ok := err.(interface{ Unwrap() []error })
+	if !ok || slices.ContainsFunc(j.Unwrap(), func(p error) bool { return !errors.Is(p, ErrPartial) }) {
+		return []error{err}
+	}
+	return j.Unwrap()
+}
+
+// errListing ends Run, also with Config.Rejoin: trying again would not help.
+var errListing = errors.New("rota: Config.Source lists what cannot be served")
+
+// refuses: what only the source can tell is checked when it first tells it. A
+// group that has partitions goes on with those: a broker's bad moment must not
+// end one leader after the other.
+func (s *session) refuses(ev *core.Event) bool {
+	if ev.Outcome != core.OK && ev.Text == "" {
+		return false // it has not answered
+	}
+	first := !s.m.listed
+	s.m.listed = true
+	if !first || ev.Text == "" || s.node.Roster() != nil {
+		return false
+	}
+	s.refused = fmt.Errorf("%w: %s", errListing, ev.Text)
+	return true
+}
+
+// listing checks what a source lists. Names that cannot be served are left out: in
+// many brokers whoever may publish can make up a partition, and must not keep the
+// leader from planning the others.
+func listing(list []Partition) (good []record.Partition, bad []error, err error) {
+	if len(list) == 0 {
+		return nil, nil, errors.New("no partition at all: name at least one")
+	}
+	seen := map[string]bool{}
+	r := &record.Roster{Ver: 1}
+	var first error
+	for i, p := range list {
+		if err := checkName("partition", p.Name, 256); err != nil {
+			bad = append(bad, fmt.Errorf("not served: %w", err))
+			first = cmp.Or(first, checkName(fmt.Sprintf("partition %d", i), p.Name, 256))
+			continue
+		}
+		if seen[p.Name] {
+			return nil, nil, fmt.Errorf("%q twice: names must differ", p.Name)
+		}
+		seen[p.Name] = true
+		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
+	}
+	if len(r.Entries) == 0 {
+		return nil, nil, first
+	}
+	if _, err := record.Encode(r); err != nil {
+		return nil, bad, fmt.Errorf("%w: list less", err)
+	}
+	return r.Entries, bad, nil
+}

@@ -1,0 +1,36 @@
+package rota
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/core"
+)
+
+// trail keeps the newest events, for the day an assertion breaks.
+type trail struct {
+	events [64]trailed
+	n      int
+}
+
+type trailed struct {
+	at      core.Time
+	kind    core.Kind
+	verb    core.Verb
+	outcome core.Outcome
+	key     core.Key
+}
+
+func (t *trail) add(now core.Time, ev *core.Event) {
+	t.events[t.n%len(t.events)] = trailed{now, ev.Kind, ev.Verb, ev.Outcome, ev.Key}
+	t.n++
+}
+
+func (t *trail) String() string {
+	var b strings.Builder
+	for i := max(0, t.n-len(t.events)); i < t.n; i++ {
+		e := &t.events[i%len(t.events)]
+		fmt.Fprintf(&b, "%d kind %d verb %d key %v outcome %d\n", e.at, e.kind, e.verb, e.key, e.outcome)
+	}
+	return b.String()
+}
