@@ -121,7 +121,7 @@ func (s *session) appendPast(p record.Past) error {
 // ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
 // The core orders no abort now, and the lease ends as it would have.
 func (s *session) obituary() {
-	left := max(core.Time(s.lease.Load()).Sub(s.m.clock.now()), 0)
+	left := max(core.Time(s.lease.Load()).Sub(s.m.now()), 0)
 	if mutWholeLease {
 		left = s.m.timing.Lease
 	}

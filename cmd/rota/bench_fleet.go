@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // A fleet is a server and members, each a process of its own, and what they have
@@ -104,7 +105,7 @@ func (v *fleet) spawn(name string, argv []string, out io.Writer) (*benchProc, er
 	}
 	go func() {
 		p.cmd.Wait()
-		p.at = bootNow()
+		p.at = clock.Boot()
 		close(p.ended)
 	}()
 	return p, nil
@@ -289,7 +290,7 @@ func (v *fleet) tell(event, name string, at time.Duration, because string) error
 
 // signal sends one to members and notes when: just before the first.
 func (v *fleet) signal(event string, sig syscall.Signal, names ...string) error {
-	at := bootNow()
+	at := clock.Boot()
 	for _, name := range names {
 		p := v.member(name)
 		p.asked = true

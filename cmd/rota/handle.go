@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // What rota run does with a message: log it, give it to a command, or post it.
@@ -278,7 +279,7 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 			case <-done:
 				return
 			case <-tick.C:
-				j.add(line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: "work", Group: h.group, Member: member, N: int(h.done.Load())})
+				j.add(line{V: lineVersion, T: time.Now(), Boot: int64(clock.Boot()), Event: "work", Group: h.group, Member: member, N: int(h.done.Load())})
 			}
 		}
 	})

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // lineVersion is the version of the event lines; docs/events.md tells what they
@@ -60,7 +60,7 @@ type journal struct {
 	done  chan struct{}
 	fail  error
 
-	clocks clocks
+	instants clock.Instants
 
 	mu   sync.RWMutex
 	over bool // lines is closed
@@ -87,7 +87,7 @@ func (j *journal) take(e rota.Event) {
 	if traced[e.Kind] && !j.trace {
 		return
 	}
-	boot := j.clocks.boot(e.Time)
+	boot := j.instants.Boot(e.Time)
 	l := line{V: lineVersion, T: e.Time, Boot: int64(boot), Event: string(e.Kind), Group: j.group, Member: e.Member, Session: e.Session,
 		Partition: e.Partition, Token: uint64(e.Token), Plan: e.Plan, Gen: e.Gen, Term: e.Term, Because: e.Because,
 		About: e.About, Message: e.Message, Attempt: e.Attempt, Moved: e.Moved, Placed: e.Placed, N: e.N}
@@ -95,59 +95,9 @@ func (j *journal) take(e rota.Event) {
 		l.Lease = int64(boot + e.Left)
 	}
 	if e.Kind == rota.EventJoined {
-		l.PID, l.BootID = os.Getpid(), bootID()
+		l.PID, l.BootID = os.Getpid(), clock.BootID()
 	}
 	j.add(l)
-}
-
-// clocks turns instants of Go's clock into those of CLOCK_BOOTTIME. Between
-// reading the one and the other a process may be put aside for milliseconds, so
-// only readings close together count; they stay good until a suspend, which
-// Go's clock does not see.
-type clocks struct {
-	mu   sync.Mutex
-	zero time.Time
-	off  time.Duration // boot time of zero
-}
-
-// closely is how far apart two readings may be that are taken for one.
-const closely = 20 * time.Microsecond
-
-func (c *clocks) boot(t time.Time) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for tries := 0; ; tries++ {
-		before := time.Now()
-		boot := bootNow()
-		gap := time.Since(before)
-		first := c.zero.IsZero()
-		if first {
-			c.zero = before
-		}
-		off := boot - before.Sub(c.zero) // too late by at most gap
-		switch moved := off - c.off; {
-		case gap <= closely || first && tries >= 100:
-			c.off = off
-		case first:
-			c.zero = time.Time{}
-			continue
-		case moved > gap+time.Millisecond || moved < -time.Millisecond:
-			if tries < 10 {
-				continue
-			}
-			c.off = off
-		}
-		return c.off + t.Sub(c.zero)
-	}
-}
-
-// bootID names this start of this machine; "" where there is no such name.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }
 
 func (j *journal) add(l line) {
@@ -173,7 +123,7 @@ func (j *journal) write(w io.Writer) {
 			j.fail = err
 		}
 		if n := j.lost.Swap(0); n > 0 {
-			enc.Encode(line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: string(rota.EventMissed), Group: j.group, Member: l.Member, N: int(n)})
+			enc.Encode(line{V: lineVersion, T: time.Now(), Boot: int64(clock.Boot()), Event: string(rota.EventMissed), Group: j.group, Member: l.Member, N: int(n)})
 		}
 		if len(j.lines) == 0 {
 			b.Flush()

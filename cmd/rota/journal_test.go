@@ -6,7 +6,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -91,28 +90,4 @@ func TestEventLinesAreDocumented(t *testing.T) {
 			t.Errorf("docs/events.md does not tell of the field %s", name)
 		}
 	}
-}
-
-// The clock of event lines keeps order and agrees with the machine's, however
-// often the process is put aside.
-func TestBootTimesKeepOrder(t *testing.T) {
-	var c clocks
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			var last time.Duration
-			for range 20000 {
-				floor := bootNow()
-				now := time.Now()
-				ceiling := bootNow()
-				got := c.boot(now)
-				if got < last || got < floor-100*time.Microsecond || got > ceiling+100*time.Microsecond {
-					t.Errorf("%v after %v, between %v and %v", got, last, floor, ceiling)
-					return
-				}
-				last = got - 100*time.Microsecond
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/clock"
 	"golang.org/x/term"
 )
 
@@ -79,7 +80,7 @@ func (v *live) take(h happening) {
 		return
 	case h.end != "":
 		v.tell(time.Now(), fmt.Sprintf("%s (pid %d) is gone: %s", h.c.name, h.c.pid, h.end))
-		v.file.add(&line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: "gone", Group: demoGroup, Member: h.c.name, Session: h.c.session, Because: h.end, PID: h.c.pid})
+		v.file.add(&line{V: lineVersion, T: time.Now(), Boot: int64(clock.Boot()), Event: "gone", Group: demoGroup, Member: h.c.name, Session: h.c.session, Because: h.end, PID: h.c.pid})
 		delete(v.work, h.c.name)
 		return
 	}

@@ -1,29 +1,43 @@
-package rota
+package clock
 
 import (
+	"os"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
-
-	"github.com/rota-dev/rota/internal/core"
 )
 
-// bootClock reads CLOCK_BOOTTIME, which runs on while the machine is suspended;
-// Go's own monotonic clock stands still then. It also returns the machine's wall
-// clock as the kernel tells it.
-func bootClock() (now func() core.Time, wall time.Time, ok bool) {
+// Boot reads CLOCK_BOOTTIME: the time since the machine started, which runs on
+// while it is suspended; Go's own monotonic clock stands still then. Readings of
+// all processes of one machine can be compared, until it is restarted.
+func Boot() time.Duration {
+	const boottime = 7
+	sec, nsec, _ := kernelClock(boottime)
+	return time.Duration(sec*int64(time.Second) + nsec)
+}
+
+// BootID names this start of this machine; "" where there is no such name.
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// kernelTime is the machine's wall clock as the kernel tells it; not ok where the
+// kernel has no CLOCK_BOOTTIME.
+func kernelTime() (wall time.Time, ok bool) {
 	const realtime, boottime = 0, 7
 	sec, nsec, ok := kernelClock(realtime)
 	if !ok {
-		return nil, time.Time{}, false
+		return time.Time{}, false
 	}
 	if _, _, ok := kernelClock(boottime); !ok {
-		return nil, time.Time{}, false
+		return time.Time{}, false
 	}
-	return func() core.Time {
-		sec, nsec, _ := kernelClock(boottime)
-		return core.Time(sec*int64(time.Second) + nsec)
-	}, time.Unix(sec, nsec), true
+	return time.Unix(sec, nsec), true
 }
 
 func kernelClock(id uintptr) (sec, nsec int64, ok bool) {

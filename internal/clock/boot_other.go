@@ -1,16 +1,18 @@
 //go:build !linux
 
-package rota
+package clock
 
-import (
-	"time"
+import "time"
 
-	"github.com/rota-dev/rota/internal/core"
-)
+var began = time.Now()
 
-// bootClock: the standard library reaches no clock here that counts suspend, so
-// the runtime's monotonic clock serves, and a jump between it and the wall clock
-// counts as a lost lease.
-func bootClock() (now func() core.Time, wall time.Time, ok bool) {
-	return nil, time.Time{}, false
-}
+// Boot is the time since this process began: the standard library reaches no clock
+// here that counts suspend. Readings of two processes cannot be compared.
+func Boot() time.Duration { return time.Since(began) }
+
+// BootID names this start of this machine; this system has no such name.
+func BootID() string { return "" }
+
+// kernelTime: there is none to be had, so the runtime's monotonic clock serves, and
+// a jump between it and the wall clock counts as a lost lease.
+func kernelTime() (wall time.Time, ok bool) { return time.Time{}, false }

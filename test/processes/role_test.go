@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // This program can be asked to be something else than a test: members that use
@@ -154,7 +155,7 @@ type teller struct {
 func newTeller(group string) *teller {
 	j := &teller{group: group, lines: make(chan []byte, 1<<18), done: make(chan struct{})}
 	for { // a moment between the two readings would count for ever
-		j.zero, j.boot = time.Now(), bootNow()
+		j.zero, j.boot = time.Now(), int64(clock.Boot())
 		if time.Since(j.zero) < 20*time.Microsecond {
 			break
 		}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // A sink is where effects go. It checks tokens: what carries a lower one than it
@@ -74,12 +74,6 @@ func newSink(t *testing.T, file string) *sink {
 	return s
 }
 
-func bootNow() int64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return ts.Nano()
-}
-
 // ServeHTTP takes an effect, whose body is its number in the partition.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -110,7 +104,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not an effect", http.StatusBadRequest)
 		return
 	}
-	l := receipt{V: 1, T: time.Now().UTC().Format(time.RFC3339Nano), Boot: bootNow(), Event: "accept", Group: r.Header.Get("Rota-Group"), Member: "sink",
+	l := receipt{V: 1, T: time.Now().UTC().Format(time.RFC3339Nano), Boot: int64(clock.Boot()), Event: "accept", Group: r.Header.Get("Rota-Group"), Member: "sink",
 		Session: r.Header.Get("Rota-Session"), Partition: p, Token: token, Message: r.Header.Get("Rota-Message-Id")}
 	if token < s.highest[p] {
 		l.Event = "refuse"

@@ -6,11 +6,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
+
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // A line is an event line, see docs/events.md.
@@ -62,7 +61,7 @@ func (j *journal) add(l line) {
 	l.V, l.Group, l.Member, l.Session = 1, j.group, j.member, j.session
 	l.T = time.Now().UTC().Format(time.RFC3339Nano)
 	if l.Boot == 0 {
-		l.Boot = bootNow()
+		l.Boot = int64(clock.Boot())
 	}
 	j.lines <- l
 }
@@ -70,17 +69,4 @@ func (j *journal) add(l line) {
 func (j *journal) Close() {
 	close(j.lines)
 	j.wg.Wait()
-}
-
-// bootNow is CLOCK_BOOTTIME.
-func bootNow() int64 {
-	const boottime = 7
-	var ts syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&ts)), 0)
-	return ts.Nano()
-}
-
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -121,7 +122,7 @@ func (m *member) assigned(_ context.Context, _ *kgo.Client, all map[string][]int
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range all[topic] {
-		c := &consumption{p, uint64(bootNow()), make(chan []*kgo.Record, 1024), make(chan struct{}), make(chan struct{})}
+		c := &consumption{p, uint64(int64(clock.Boot())), make(chan []*kgo.Record, 1024), make(chan struct{}), make(chan struct{})}
 		m.runs[p] = c
 		m.event("grant", c, "")
 		m.event("start", c, "")
@@ -208,7 +209,7 @@ func (p *pulse) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 	if p.sent == nil {
 		p.sent = map[int16]int64{}
 	}
-	p.sent[key] = bootNow()
+	p.sent[key] = int64(clock.Boot())
 }
 
 func (p *pulse) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
@@ -220,10 +221,10 @@ func (p *pulse) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 	p.joined = true
 	p.mu.Unlock()
 	if first { // the broker has given it an id: the group can see it
-		p.m.add(line{Event: "joined", PID: os.Getpid(), BootID: bootID()})
+		p.m.add(line{Event: "joined", PID: os.Getpid(), BootID: clock.BootID()})
 	}
 	if kmsg.Key(key) == kmsg.JoinGroup {
-		sent = bootNow() // answered when all have joined, and counted from then
+		sent = int64(clock.Boot()) // answered when all have joined, and counted from then
 	}
 	p.m.add(line{Event: "lease", Lease: sent + int64(p.m.s.lease)})
 }
