@@ -40,6 +40,8 @@ func TestHouse(t *testing.T) {
 // step of a path, ... any number. A package without a row has no place here yet.
 var rooms = []rule{
 	{"internal/clock", nil, nil},
+	{"internal/plain", nil, nil},
+	{"internal/line", of(".", "internal/clock", "internal/plain"), nil},
 	{"internal/plan", nil, nil},
 	{"internal/record", nil, nil},
 	{"internal/core", of("internal/record", "internal/plan"), of("internal/check", "internal/scenario")},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A chain is one run: what is done to a fleet, one thing after the other.
@@ -116,7 +117,7 @@ func (c *chain) cause(ctx context.Context, e *failover.Episode) (err error) {
 			return err
 		}
 		e.From = int64(clock.Boot())
-		if err = c.signal(failover.Term, syscall.SIGTERM, e.Left...); err == nil {
+		if err = c.signal(line.Term, syscall.SIGTERM, e.Left...); err == nil {
 			err = c.until(ctx, "the end of "+e.Left[0], func() bool { return c.member(e.Left[0]).told })
 		}
 	case "kill":
@@ -186,7 +187,7 @@ func (c *chain) kill(ctx context.Context, e *failover.Episode, victims ...string
 		return err
 	}
 	e.From, e.Killed = int64(clock.Boot()), victims
-	if err := c.signal(failover.Kill, syscall.SIGKILL, victims...); err != nil {
+	if err := c.signal(line.Kill, syscall.SIGKILL, victims...); err != nil {
 		return err
 	}
 	return c.until(ctx, "the end of "+strings.Join(victims, " and "), func() bool {

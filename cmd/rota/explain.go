@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -75,12 +77,12 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 		return "", err
 	}
 	// From here on for people: all texts of others are made plain.
-	st, p, name = plainly(st), plainly(p), plain(name)
+	st, p, name = plain.Copy(st), plain.Copy(p), plain.Text(name)
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	add("%s", whoHasIt(st, p))
 	if !p.Since.IsZero() {
-		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(planWords(p.Because), "of nothing on record"))
+		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(line.PlanWords(p.Because), "of nothing on record"))
 	}
 	for _, s := range whatItWaitsFor(st, p, now) {
 		add("%s", s)
@@ -98,7 +100,7 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	if n := len(st.History); n > 0 {
 		add("The last plans:")
 		for _, h := range st.History[max(0, n-4):] {
-			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, ago(now.Sub(h.Time)), cmp.Or(planWords(h.Because), "no cause on record"),
+			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, ago(now.Sub(h.Time)), cmp.Or(line.PlanWords(h.Because), "no cause on record"),
 				count(h.Moves, "partition"), count(h.Members, "member"))
 		}
 	}

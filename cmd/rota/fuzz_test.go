@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/rotatest"
 )
@@ -121,7 +122,7 @@ func screens(t *testing.T, st *rota.Status) {
 func FuzzCheckFile(f *testing.F) {
 	var sound strings.Builder
 	for _, l := range tale(f, soundTale) {
-		b, err := json.Marshal(l.line)
+		b, err := json.Marshal(l.Line)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -129,10 +130,10 @@ func FuzzCheckFile(f *testing.F) {
 	}
 	f.Add([]byte(sound.String()))
 	f.Add([]byte(strings.ReplaceAll(sound.String(), `"q0"`, `"q\u001b[2J\u202e"`)))
-	f.Add([]byte(strings.ReplaceAll(sound.String(), `"token":1`, `"token":18446744073709551615`)))
+	f.Add([]byte(strings.ReplaceAll(sound.String(), `"token":"1"`, `"token":"18446744073709551615"`)))
 	f.Add([]byte(strings.ReplaceAll(sound.String(), `"boot_ns":`, `"boot_ns":922337203`)))
-	f.Add([]byte("{\"v\":1,\"event\":\"\x1b\"}\n\x00\n{}"))
-	f.Add([]byte("\n\n\n{\"v\":1"))
+	f.Add([]byte("{\"v\":2,\"event\":\"\x1b\"}\n\x00\n{}"))
+	f.Add([]byte("\n\n\n{\"v\":2"))
 	file := filepath.Join(f.TempDir(), "events")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := os.WriteFile(file, b, 0o600); err != nil {
@@ -150,7 +151,7 @@ func FuzzCheckFile(f *testing.F) {
 		case !isUsage(err) || out.Len() > 0:
 			t.Errorf("%v, and it says %q", err, &out)
 		default:
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 		tame(t, "check", out.String())
 	})
@@ -180,7 +181,7 @@ func FuzzConfigFile(f *testing.F) {
 			if text := err.Error(); !isUsage(err) || strings.Contains(text, "\n") || !strings.HasPrefix(text, file+":") {
 				t.Errorf("refused with %q", text)
 			}
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 	})
 }
@@ -205,7 +206,7 @@ func FuzzUpNote(f *testing.F) {
 			t.Errorf("%q is read as %+v", b, n)
 		}
 		if _, err := natsSource("embed:" + dir + "?" + n.Source); err != nil {
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 	})
 }
@@ -221,7 +222,7 @@ func FuzzBenchReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ours, theirs []byte) {
 		all, err := readBench(fstest.MapFS{"rota-0.json": {Data: ours}, "x-0.json": {Data: theirs}})
 		if err != nil {
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 			return
 		}
 		tame(t, "the comparison", comparison(all))

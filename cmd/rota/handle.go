@@ -19,7 +19,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
 // What rota run does with a message: log it, give it to a command, or post it.
@@ -268,7 +269,7 @@ func (h *hand) sleep(ctx context.Context, _ rota.Message) error {
 
 // tally tells every so often how many messages were handled, until it is called
 // off.
-func (h *hand) tally(j *journal, member string, every time.Duration) (stop func()) {
+func (h *hand) tally(j *line.Journal, member string, every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -279,7 +280,9 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 			case <-done:
 				return
 			case <-tick.C:
-				j.add(line{V: lineVersion, T: time.Now(), Boot: int64(clock.Boot()), Event: "work", Group: h.group, Member: member, N: int(h.done.Load())})
+				l := line.New(line.Work, h.group, member)
+				l.N = int(h.done.Load())
+				j.Add(l)
 			}
 		}
 	})
@@ -291,7 +294,7 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 
 // log says that a message came, not what is in it: that is nobody's business.
 func (h *hand) log(_ context.Context, msg rota.Message) error {
-	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain(msg.Partition), uint32(msg.Token), plain(msg.ID), msg.Attempt, len(msg.Value))
+	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain.Text(msg.Partition), uint32(msg.Token), plain.Text(msg.ID), msg.Attempt, len(msg.Value))
 	return err
 }
 
@@ -337,7 +340,7 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	late.Stop()
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain(res.Status))
+		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain.Text(res.Status))
 	}
 	return nil
 }

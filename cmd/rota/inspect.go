@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -177,7 +179,7 @@ var classWords = map[rota.Class]string{
 }
 
 func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
-	st = plainly(st)
+	st = plain.Copy(st)
 	leader := "nobody leads"
 	if st.Leader != "" {
 		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
@@ -209,7 +211,7 @@ func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
 func lastPlan(st *rota.Status, now time.Time) string {
 	if n := len(st.History); n > 0 && st.History[n-1].Plan == st.Plan {
 		h := st.History[n-1]
-		return fmt.Sprintf(" (%s, %s)", cmp.Or(planWords(h.Because), "no cause on record"), ago(now.Sub(h.Time)))
+		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.PlanWords(h.Because), "no cause on record"), ago(now.Sub(h.Time)))
 	}
 	return ""
 }
@@ -321,7 +323,7 @@ func labels(m map[string]string) string {
 }
 
 func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) error {
-	st = plainly(st)
+	st = plain.Copy(st)
 	tw := table(w)
 	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
 	if meta {
@@ -341,7 +343,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if !p.Since.IsZero() {
 			since = ago(now.Sub(p.Since))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(planWords(p.Because), "-"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.PlanWords(p.Because), "-"))
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"golang.org/x/term"
 )
 
@@ -80,7 +81,9 @@ func (v *live) take(h happening) {
 		return
 	case h.end != "":
 		v.tell(time.Now(), fmt.Sprintf("%s (pid %d) is gone: %s", h.c.name, h.c.pid, h.end))
-		v.file.add(&line{V: lineVersion, T: time.Now(), Boot: int64(clock.Boot()), Event: "gone", Group: demoGroup, Member: h.c.name, Session: h.c.session, Because: h.end, PID: h.c.pid})
+		l := line.New(line.Gone, demoGroup, h.c.name)
+		l.Session, l.Because, l.PID = h.c.session, h.end, h.c.pid
+		v.file.add(&l)
 		delete(v.work, h.c.name)
 		return
 	}
@@ -91,7 +94,7 @@ func (v *live) take(h happening) {
 	}
 	item := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
 	switch l.Event {
-	case "work":
+	case line.Work:
 		v.worked(l)
 	case "start":
 		v.gather(l.T, l.Member+" runs ", "", item)
@@ -99,13 +102,13 @@ func (v *live) take(h happening) {
 		v.gather(l.T, l.Member+" gives up ", ": "+cmp.Or(l.Because, "asked to"), item)
 	case "drained": // that it is to stop was told
 	default:
-		if text := say(l, v.name); text != "" {
+		if text := l.Say(v.name); text != "" {
 			v.tell(l.T, l.Member+" "+text)
 		}
 	}
 }
 
-func (v *live) worked(l *line) {
+func (v *live) worked(l *line.Line) {
 	p := v.work[l.Member]
 	if p == nil {
 		v.work[l.Member] = &pace{l.N, l.T, 0}
@@ -147,7 +150,7 @@ func (v *live) tell(at time.Time, text string) {
 
 func (v *live) print(at time.Time, text string) {
 	d := max(at.Sub(v.began), 0)
-	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain(text))
+	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain.Text(text))
 	if !v.screen {
 		fmt.Fprintln(v.w, text)
 		return
@@ -158,7 +161,7 @@ func (v *live) print(at time.Time, text string) {
 
 // see takes a look at the whole group, and tells of members that others started.
 func (v *live) see(st *rota.Status) {
-	st = plainly(st)
+	st = plain.Copy(st)
 	v.st = st
 	ours := map[string]bool{}
 	v.sup.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -169,7 +170,7 @@ func sayDone(w io.Writer, done string, st *rota.Status) error {
 	if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == "LIVE" }) {
 		done += "; no member is live, so it is done once one is"
 	}
-	_, err := fmt.Fprintln(w, plain(done))
+	_, err := fmt.Fprintln(w, plain.Text(done))
 	return err
 }
 
@@ -188,7 +189,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 	defer store.Close()
 	var out []string
 	for _, n := range names(st) {
-		if strings.HasPrefix(n, typed) && n == plain(n) && !slices.Contains(args, n) {
+		if strings.HasPrefix(n, typed) && n == plain.Text(n) && !slices.Contains(args, n) {
 			out = append(out, n)
 		}
 	}
@@ -227,7 +228,7 @@ func known(thing string, have []string, names ...string) error {
 		if len(have) == 0 {
 			return fmt.Errorf("there is no %s called %q: there is none at all", thing, redactIfURL(n))
 		}
-		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plains(some), ", "), rest)
+		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plain.Texts(some), ", "), rest)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type (
 		Owner   string            `json:"owner,omitempty"`
 		Member  string            `json:"member,omitempty"`
 		To      string            `json:"to,omitempty"`
-		Token   uint64            `json:"token"`
+		Token   uint64            `json:"token,string"` // jq and JavaScript round numbers above 2^53
 		Reason  string            `json:"reason,omitempty"`
 		Gen     uint64            `json:"gen"`
 		Plan    uint64            `json:"plan,omitempty"`

@@ -1,17 +1,19 @@
-package main
+package line
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/plain"
 )
 
-// say puts an event line into words; "" for what people need not be told one by
-// one. name turns a session into a member's name.
-func say(l *line, name func(session string) string) string {
-	l = plainly(l)
+// Say puts the line into words; "" for what people need not be told one by one.
+// name turns a session into a member's name.
+func (l *Line) Say(name func(session string) string) string {
+	l = plain.Copy(l)
 	called := name
-	name = func(session string) string { return plain(called(session)) }
+	name = func(session string) string { return plain.Text(called(session)) }
 	what := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
 	switch l.Event {
 	case "joined":
@@ -58,16 +60,16 @@ func say(l *line, name func(session string) string) string {
 	return ""
 }
 
-func because(l *line) string {
+func because(l *Line) string {
 	if l.Because == "" {
 		return ""
 	}
 	return ": " + l.Because
 }
 
-func sayPlan(l *line) string {
+func sayPlan(l *Line) string {
 	out := fmt.Sprintf("makes plan %d", l.Plan)
-	if w := planWords(l.Because); w != "" {
+	if w := PlanWords(l.Because); w != "" {
 		out += ", because " + w
 	}
 	switch {
@@ -83,9 +85,9 @@ func sayPlan(l *line) string {
 	return out
 }
 
-// planWords says why a plan was made: "died (c3), orders" is c3 died and an
+// PlanWords says why a plan was made: "died (c3), orders" is c3 died and an
 // operator ordered it.
-func planWords(why string) string {
+func PlanWords(why string) string {
 	words := map[string]struct{ who, what string }{
 		"joined": {"a member", "joined"}, "left": {"a member", "left"}, "died": {"a member", "died"}, "evicted": {"a member", "was evicted"},
 		"orders": {"an operator", "ordered it"}, "roster": {"the partitions", "changed"}, "ownerless": {"a partition", "had no owner"},

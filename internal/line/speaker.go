@@ -1,18 +1,18 @@
-package main
+package line
 
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
-// A speaker tells people what happens to one member, a line each. It never holds
+// A Speaker tells people what happens to one member, a line each. It never holds
 // the member up.
-type speaker struct {
+type Speaker struct {
 	events chan rota.Event
 	done   chan struct{}
 
@@ -20,27 +20,26 @@ type speaker struct {
 	over bool // events is closed
 }
 
-func newSpeaker(w io.Writer, quiet bool) *speaker {
-	s := &speaker{events: make(chan rota.Event, 4096), done: make(chan struct{})}
+// NewSpeaker tells it to w; quiet tells nothing.
+func NewSpeaker(w io.Writer, quiet bool) *Speaker {
+	s := &Speaker{events: make(chan rota.Event, 4096), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for e := range s.events {
 			if quiet {
 				continue
 			}
-			l := line{Event: string(e.Kind), Member: e.Member, Session: e.Session, Partition: e.Partition, Token: uint64(e.Token),
-				Plan: e.Plan, Term: e.Term, Because: e.Because, About: e.About, Message: e.Message, Attempt: e.Attempt,
-				Moved: e.Moved, Placed: e.Placed, N: e.N, PID: os.Getpid()}
-			if text := say(&l, func(session string) string { return "session " + session }); text != "" {
-				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), plain(e.Member), text)
+			l := Of(e, "", 0)
+			if text := l.Say(func(session string) string { return "session " + session }); text != "" {
+				fmt.Fprintf(w, "%s  %s %s\n", e.Time.Format(time.TimeOnly+".000"), plain.Text(e.Member), text)
 			}
 		}
 	}()
 	return s
 }
 
-// take drops what comes too fast: it is for people, and they would not keep up.
-func (s *speaker) take(e rota.Event) {
+// Take drops what comes too fast: it is for people, and they would not keep up.
+func (s *Speaker) Take(e rota.Event) {
 	if traced[e.Kind] {
 		return
 	}
@@ -56,7 +55,7 @@ func (s *speaker) take(e rota.Event) {
 }
 
 // Close says what is left; what is told afterwards is not said.
-func (s *speaker) Close() {
+func (s *Speaker) Close() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scenario"
 )
@@ -239,7 +240,7 @@ func (c *crew) say(format string, args ...any) {
 }
 
 // hear turns an event into what scenarios call it.
-func (m *member) hear(e event) {
+func (m *member) hear(e line.Line) {
 	c := m.c
 	switch e.Event {
 	case "handle":
@@ -384,7 +385,7 @@ func (c *crew) plan(id uint64) *planned {
 	return &c.plans[len(c.plans)-1]
 }
 
-func (c *crew) made(e event) {
+func (c *crew) made(e line.Line) {
 	p := c.plan(e.Plan)
 	p.why = e.Because
 	if e.Moved > 0 {

@@ -10,29 +10,13 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 )
-
-// A line is an event line, see docs/events.md.
-type line struct {
-	V         int    `json:"v"`
-	T         string `json:"t"`
-	Boot      int64  `json:"boot_ns"`
-	Event     string `json:"event"`
-	Group     string `json:"group"`
-	Member    string `json:"member"`
-	Session   string `json:"session,omitempty"`
-	Partition string `json:"partition,omitempty"`
-	Token     uint64 `json:"token,omitempty"`
-	Lease     int64  `json:"lease_ns,omitempty"`
-	Message   string `json:"message,omitempty"`
-	PID       int    `json:"pid,omitempty"`
-	BootID    string `json:"boot_id,omitempty"`
-}
 
 // A journal writes lines, and holds nobody up.
 type journal struct {
 	group, member, session string
-	lines                  chan line
+	lines                  chan line.Line
 	wg                     sync.WaitGroup
 }
 
@@ -41,7 +25,7 @@ func openJournal(s *settings) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{group: s.group, member: s.name, session: s.name + "-1", lines: make(chan line, 1<<16)}
+	j := &journal{group: s.group, member: s.name, session: s.name + "-1", lines: make(chan line.Line, 1<<16)}
 	j.wg.Go(func() {
 		defer f.Close()
 		b := bufio.NewWriterSize(f, 1<<16)
@@ -57,9 +41,9 @@ func openJournal(s *settings) (*journal, error) {
 	return j, nil
 }
 
-func (j *journal) add(l line) {
-	l.V, l.Group, l.Member, l.Session = 1, j.group, j.member, j.session
-	l.T = time.Now().UTC().Format(time.RFC3339Nano)
+func (j *journal) add(l line.Line) {
+	l.V, l.Group, l.Member, l.Session = line.Version, j.group, j.member, j.session
+	l.T = time.Now().UTC()
 	if l.Boot == 0 {
 		l.Boot = int64(clock.Boot())
 	}
