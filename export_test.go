@@ -3,6 +3,7 @@ package rota
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -26,7 +27,7 @@ func (m *Member) LeaseLeft() time.Duration {
 	if s == nil {
 		return 0
 	}
-	return core.Time(s.lease.Load()).Sub(m.clock.now())
+	return core.Time(s.lease.Load()).Sub(m.now())
 }
 
 // SessionID is the running session's.
@@ -78,14 +79,14 @@ func (m *Member) Timing() [7]time.Duration {
 }
 
 // Drift sets how far this machine's clocks have come apart.
-func (m *Member) Drift(f func() time.Duration) { m.clock.drift = f }
+func (m *Member) Drift(f func() time.Duration) { m.clock.Drift = f }
 
 // Inexact makes the member's clock one that does not count suspend; drift is how
 // far the wall clock has run away from it.
-func (m *Member) Inexact(drift func() time.Duration) { m.clock.drift, m.clock.exact = drift, false }
+func (m *Member) Inexact(drift func() time.Duration) { m.clock.Drift, m.clock.Exact = drift, false }
 
 // NoBootClock gives the member the clock of a system where none counts suspend.
-func (m *Member) NoBootClock() { m.clock = plainClock(time.Now()) }
+func (m *Member) NoBootClock() { m.clock = clock.Plain(time.Now()) }
 
 // Answers reads the plan as a session does, and returns what its core would be
 // told within the given time.
@@ -105,8 +106,8 @@ func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
 
 // AfterClock makes the member call f each time it has read its lease's clock.
 func (m *Member) AfterClock(f func()) {
-	now := m.clock.now
-	m.clock.now = func() core.Time {
+	now := m.clock.Now
+	m.clock.Now = func() time.Duration {
 		t := now()
 		f()
 		return t

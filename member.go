@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/core"
 )
 
@@ -38,7 +39,7 @@ type Member struct {
 	timing   core.Timing
 	name     string
 	log      *slog.Logger
-	clock    clock
+	clock    clock.Clock
 	ring     ring
 	ran      atomic.Bool
 	asks     chan chan Status
@@ -50,12 +51,22 @@ type Member struct {
 	ended    chan struct{}
 }
 
+// leaseClock is the clock that a member measures its lease by.
+func leaseClock() clock.Clock {
+	if mutClockStops {
+		return clock.Runtime(time.Now())
+	}
+	return clock.New()
+}
+
+func (m *Member) now() core.Time { return core.Time(m.clock.Now()) }
+
 // New checks the configuration. It does not connect to anything; Run does.
 func New(cfg Config) (*Member, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: newClock(),
+	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: leaseClock(),
 		asks: make(chan chan Status), ended: make(chan struct{})}
 	if m.name == "" {
 		m.name = defaultName()

@@ -80,7 +80,7 @@ func (r *run) check() error {
 	}
 	// The clocks before the lease: the loop takes the lease back before it says
 	// that it knows of a sleep.
-	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !mutUnchecked && int64(r.s.m.clock.now()) >= r.s.lease.Load() {
+	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !mutUnchecked && int64(r.s.m.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
@@ -90,7 +90,7 @@ func (r *run) left() time.Duration {
 	if r.check() != nil {
 		return 0
 	}
-	return max(core.Time(r.s.lease.Load()).Sub(r.s.m.clock.now()), 0)
+	return max(core.Time(r.s.lease.Load()).Sub(r.s.m.now()), 0)
 }
 
 func (r *run) confirm() {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -82,9 +83,9 @@ func newSession(m *Member) *session {
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
 	s.past = make(chan record.Past, 16)
-	if m.clock.drift != nil {
-		s.drift.Store(int64(m.clock.drift()))
-		s.looked = m.clock.now()
+	if m.clock.Drift != nil {
+		s.drift.Store(int64(m.clock.Drift()))
+		s.looked = m.now()
 	}
 	return s
 }
@@ -192,7 +193,7 @@ func (s *session) bug(b core.Bug) error {
 // ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
 // The core orders no abort now, and the lease ends as it would have.
 func (s *session) obituary() {
-	left := max(core.Time(s.lease.Load()).Sub(s.m.clock.now()), 0)
+	left := max(core.Time(s.lease.Load()).Sub(s.m.now()), 0)
 	if mutWholeLease {
 		left = s.m.timing.Lease
 	}
@@ -288,15 +289,15 @@ func (s *session) step(evs ...core.Event) {
 // lookForJump compares two clocks of this machine. If they have come apart it
 // was suspended, or somebody played with its time: no lease is trusted then.
 func (s *session) lookForJump() {
-	if s.m.clock.drift == nil {
+	if s.m.clock.Drift == nil {
 		return
 	}
-	d, now, was := s.m.clock.drift(), s.m.clock.now(), time.Duration(s.drift.Load())
-	slow := now.Sub(s.looked) / slewRate
+	d, now, was := s.m.clock.Drift(), s.m.now(), time.Duration(s.drift.Load())
+	slow := now.Sub(s.looked) / clock.SlewRate
 	s.looked = now
-	if apart(d, was) {
+	if clock.Apart(d, was) {
 		s.condition(ConditionClocksApart, "", fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
-		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.exact})
+		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.Exact})
 		s.drift.Store(int64(d)) // last: until the lease is taken back, slept has to say so
 		return
 	}
@@ -309,7 +310,7 @@ func (s *session) lookForJump() {
 // long as the clock.
 func (s *session) slept() bool {
 	c := &s.m.clock
-	if c.exact || c.drift == nil || mutSleepUnseen || !apart(c.drift(), time.Duration(s.drift.Load())) {
+	if c.Exact || c.Drift == nil || mutSleepUnseen || !clock.Apart(c.Drift(), time.Duration(s.drift.Load())) {
 		return false
 	}
 	select {
@@ -320,7 +321,7 @@ func (s *session) slept() bool {
 }
 
 func (s *session) feed(evs ...core.Event) {
-	now := s.m.clock.now()
+	now := s.m.now()
 	for i := range evs {
 		s.trail.add(now, &evs[i])
 	}
@@ -355,7 +356,7 @@ func (s *session) arm() {
 	next := s.node.Next()
 	d := time.Hour
 	if next != core.Never {
-		d = min(d, max(next.Sub(s.m.clock.now()), 0))
+		d = min(d, max(next.Sub(s.m.now()), 0))
 	}
 	if !s.abortAt.IsZero() {
 		d = min(d, max(time.Until(s.abortAt), 0))

@@ -122,6 +122,7 @@ type MemberInfo struct {
 	Labels     map[string]string `json:"labels"`
 	PID        int               `json:"pid"`
 	Sent       time.Time         `json:"sent"` // its last heartbeat, on its own wall clock
+	Age        time.Duration     `json:"-"`    // of that heartbeat when this was read; in JSON "heartbeat_age_s"
 	Lease      time.Duration     `json:"-"`    // in JSON "lease", as text: 3s
 	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", likewise
 	Conditions []ConditionInfo   `json:"conditions"`
@@ -130,15 +131,16 @@ type MemberInfo struct {
 // memberJSON is MemberInfo as JSON has it: times as text.
 type memberJSON struct {
 	*plainMember
-	Lease     string `json:"lease"`
-	Heartbeat string `json:"heartbeat"`
+	Age       float64 `json:"heartbeat_age_s"`
+	Lease     string  `json:"lease"`
+	Heartbeat string  `json:"heartbeat"`
 }
 
 type plainMember MemberInfo
 
 // MarshalJSON writes lease and heartbeat as people do: 3s, 900ms.
 func (m MemberInfo) MarshalJSON() ([]byte, error) {
-	return json.Marshal(memberJSON{(*plainMember)(&m), m.Lease.String(), m.Heartbeat.String()})
+	return json.Marshal(memberJSON{(*plainMember)(&m), m.Age.Round(time.Millisecond).Seconds(), m.Lease.String(), m.Heartbeat.String()})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -147,6 +149,7 @@ func (m *MemberInfo) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &x); err != nil {
 		return err
 	}
+	m.Age = time.Duration(x.Age * float64(time.Second)).Round(time.Millisecond)
 	var lease, beat error
 	m.Lease, lease = time.ParseDuration(x.Lease)
 	m.Heartbeat, beat = time.ParseDuration(x.Heartbeat)
@@ -357,6 +360,7 @@ func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts ma
 			PID: int(m.Host.PID), Conditions: []ConditionInfo{}}
 		if m.Sent != 0 {
 			info.Sent = wall(m.Sent)
+			info.Age = time.Since(info.Sent)
 		}
 		for _, l := range m.Labels {
 			info.Labels[l.Key] = l.Value

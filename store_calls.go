@@ -73,7 +73,7 @@ func (s *session) call(a core.Action) {
 func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	ev := core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Era: era()}
 	k := key(s.m.cfg.Group, a.Key)
-	began := s.m.clock.now()
+	began := s.m.now()
 	var err error
 	switch a.Verb {
 	case core.Put:

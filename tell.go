@@ -29,7 +29,7 @@ func (s *session) stamp(e Event) Event {
 	}
 	e.Gen, e.Term = s.gen.Load(), s.term.Load()
 	if until := s.lease.Load(); until != 0 {
-		e.Left = core.Time(until).Sub(s.m.clock.now())
+		e.Left = core.Time(until).Sub(s.m.now())
 	}
 	return e
 }
@@ -90,7 +90,7 @@ func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 func (s *session) hearStore(ctx context.Context, began core.Time, err error) {
 	switch {
 	case err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound):
-		s.heard.Store(int64(s.m.clock.now()))
+		s.heard.Store(int64(s.m.now()))
 		if s.mute.Swap(false) {
 			s.tell(Event{Kind: EventStoreBack})
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -92,7 +93,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 		return failed
 	}
 	if err := note(cmd.Context(), store, group, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: d.what, Why: a.why}); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: something was done, but the log of orders does not tell it: %s\n", plainLines(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: something was done, but the log of orders does not tell it: %s\n", plain.Lines(err.Error()))
 	}
 	if a.output == "json" && failed == nil {
 		return printDraft(w, d, true)
@@ -101,7 +102,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 }
 
 func showDraft(w io.Writer, d *draft) {
-	for i, s := range plainly(d.steps) {
+	for i, s := range plain.Copy(d.steps) {
 		where := ""
 		if s.Rev != 0 {
 			where = fmt.Sprintf(" (revision %d)", s.Rev)
@@ -109,7 +110,7 @@ func showDraft(w io.Writer, d *draft) {
 		fmt.Fprintf(w, "%d. %s%s\n   stands   %s\n   to do    %s\n   follows  %s\n", i+1, s.Key, where, s.Stands, s.Does, s.Follows)
 	}
 	for _, n := range d.notes {
-		fmt.Fprintf(w, "\n%s\n", plain(n))
+		fmt.Fprintf(w, "\n%s\n", plain.Text(n))
 	}
 	fmt.Fprintln(w)
 }
@@ -151,10 +152,10 @@ func (d *draft) carryOut(ctx context.Context, say func(string)) error {
 		switch {
 		case err == nil:
 			d.done++
-			say("done: " + plain(s.Key))
+			say("done: " + plain.Text(s.Key))
 			continue
 		case s.alone && ctx.Err() == nil: // somebody who writes one of them all the time keeps nobody from the others
-			say(fmt.Sprintf("not done: %s: %s", plain(s.Key), plain(err.Error())))
+			say(fmt.Sprintf("not done: %s: %s", plain.Text(s.Key), plain.Text(err.Error())))
 			undone = append(undone, s.Key)
 			continue
 		}

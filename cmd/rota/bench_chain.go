@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A chain is one run: what is done to a fleet, one thing after the other.
@@ -27,7 +29,7 @@ func (c *chain) play(ctx context.Context) ([]failover.Sample, error) {
 		return nil, err
 	}
 	for _, event := range failover.Events {
-		e := failover.Episode{Event: event, From: int64(bootNow()), Lease: c.f.lease, Wait: c.f.wait()}
+		e := failover.Episode{Event: event, From: int64(clock.Boot()), Lease: c.f.lease, Wait: c.f.wait()}
 		if err := c.cause(ctx, &e); err != nil {
 			return nil, fmt.Errorf("%s: %w", event, err)
 		}
@@ -37,7 +39,7 @@ func (c *chain) play(ctx context.Context) ([]failover.Sample, error) {
 		if err := c.quiet(ctx, e.From); err != nil {
 			return nil, fmt.Errorf("%s: %w", event, err)
 		}
-		e.To = int64(bootNow())
+		e.To = int64(clock.Boot())
 		s, err := c.hist.Measure(e)
 		if err != nil {
 			return nil, err
@@ -76,7 +78,7 @@ func sayFailover(s failover.Sample) string {
 // changed for half a lease: a second plan would have come by then.
 func (c *chain) quiet(ctx context.Context, after int64) error {
 	return c.until(ctx, "a quiet group of "+strings.Join(c.live(), ", "), func() bool {
-		calm := int64(bootNow()) - max(c.hist.Changed(), after)
+		calm := int64(clock.Boot()) - max(c.hist.Changed(), after)
 		return calm > int64(c.f.lease)/2 && c.hist.Shared(c.f.partitions, c.live(), after)
 	})
 }
@@ -90,15 +92,15 @@ func (c *chain) phased(ctx context.Context, member string) error {
 		l, ok := c.hist.Last("lease", member)
 		due = l.Lease - int64(c.f.lease) + int64(c.f.heartbeat)*int64(c.phase)/10
 		// A heartbeat is heard of after it was sent, so at once is a little later.
-		return ok && due > int64(bootNow()-c.f.heartbeat/20) && due > c.hist.Changed()+int64(c.f.lease)
+		return ok && due > int64(clock.Boot()-c.f.heartbeat/20) && due > c.hist.Changed()+int64(c.f.lease)
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.until(ctx, "the instant", func() bool { return due-int64(bootNow()) < int64(2*pollEvery) }); err != nil {
+	if err := c.until(ctx, "the instant", func() bool { return due-int64(clock.Boot()) < int64(2*pollEvery) }); err != nil {
 		return err
 	}
-	time.Sleep(time.Duration(due - int64(bootNow())))
+	time.Sleep(time.Duration(due - int64(clock.Boot())))
 	return nil
 }
 
@@ -114,8 +116,8 @@ func (c *chain) cause(ctx context.Context, e *failover.Episode) (err error) {
 		if err = c.phased(ctx, c.leader()); err != nil {
 			return err
 		}
-		e.From = int64(bootNow())
-		if err = c.signal(failover.Term, syscall.SIGTERM, e.Left...); err == nil {
+		e.From = int64(clock.Boot())
+		if err = c.signal(line.Term, syscall.SIGTERM, e.Left...); err == nil {
 			err = c.until(ctx, "the end of "+e.Left[0], func() bool { return c.member(e.Left[0]).told })
 		}
 	case "kill":
@@ -147,7 +149,7 @@ func (c *chain) join(ctx context.Context, n int, e *failover.Episode) ([]string,
 	if err := c.phased(ctx, c.leader()); err != nil {
 		return nil, err
 	}
-	e.From = int64(bootNow())
+	e.From = int64(clock.Boot())
 	if err := os.WriteFile(gate, nil, 0o644); err != nil {
 		return nil, err
 	}
@@ -184,8 +186,8 @@ func (c *chain) kill(ctx context.Context, e *failover.Episode, victims ...string
 	if err := c.phased(ctx, victims[0]); err != nil {
 		return err
 	}
-	e.From, e.Killed = int64(bootNow()), victims
-	if err := c.signal(failover.Kill, syscall.SIGKILL, victims...); err != nil {
+	e.From, e.Killed = int64(clock.Boot()), victims
+	if err := c.signal(line.Kill, syscall.SIGKILL, victims...); err != nil {
 		return err
 	}
 	return c.until(ctx, "the end of "+strings.Join(victims, " and "), func() bool {

@@ -129,8 +129,8 @@ func TestATetherIsFeltAtTheGate(t *testing.T) {
 func TestBenchFailoverNoticesTwoOwners(t *testing.T) {
 	dir := t.TempDir()
 	lines := map[string]string{
-		"c1.jsonl": `{"v":1,"event":"grant","boot_ns":1000,"member":"c1","session":"s1","partition":"p","token":1,"lease_ns":9000}`,
-		"c2.jsonl": `{"v":1,"event":"grant","boot_ns":BOOT,"member":"c2","session":"s2","partition":"p","token":2,"lease_ns":99000}`,
+		"c1.jsonl": `{"v":2,"event":"grant","boot_ns":1000,"member":"c1","session":"s1","partition":"p","token":"1","lease_ns":9000}`,
+		"c2.jsonl": `{"v":2,"event":"grant","boot_ns":BOOT,"member":"c2","session":"s2","partition":"p","token":"2","lease_ns":99000}`,
 	}
 	for boot, want := range map[string]int{"8000": 1, "9001": 0} {
 		var files []string

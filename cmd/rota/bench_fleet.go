@@ -19,6 +19,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A fleet is a server and members, each a process of its own, and what they have
@@ -32,7 +34,7 @@ type fleet struct {
 	fed     map[string]int // messages published, by partition
 	hist    *failover.History
 	own     *os.File // our own lines: who was signalled, who is gone
-	tails   []*failover.Tail
+	tails   []*line.Tail
 	files   []string
 	members []*benchProc // in the order of their coming
 	next    int
@@ -104,7 +106,7 @@ func (v *fleet) spawn(name string, argv []string, out io.Writer) (*benchProc, er
 	}
 	go func() {
 		p.cmd.Wait()
-		p.at = bootNow()
+		p.at = clock.Boot()
 		close(p.ended)
 	}()
 	return p, nil
@@ -252,7 +254,7 @@ func (v *fleet) start(n int, gate string) (names []string, err error) {
 			return nil, err
 		}
 		v.members = append(v.members, p)
-		v.tails, v.files, names = append(v.tails, failover.Follow(file)), append(v.files, file), append(names, name)
+		v.tails, v.files, names = append(v.tails, line.Follow(file)), append(v.files, file), append(names, name)
 	}
 	return names, nil
 }
@@ -274,7 +276,8 @@ func (v *fleet) member(name string) *benchProc {
 
 // tell writes a line of our own.
 func (v *fleet) tell(event, name string, at time.Duration, because string) error {
-	l := failover.Line{V: lineVersion, Boot: int64(at), Event: event, Group: "bench", Member: name, Because: because}
+	l := line.New(event, "bench", name)
+	l.Boot, l.Because = int64(at), because
 	if j, ok := v.hist.Last("joined", name); ok {
 		l.Session, l.PID = j.Session, j.PID
 	}
@@ -289,7 +292,7 @@ func (v *fleet) tell(event, name string, at time.Duration, because string) error
 
 // signal sends one to members and notes when: just before the first.
 func (v *fleet) signal(event string, sig syscall.Signal, names ...string) error {
-	at := bootNow()
+	at := clock.Boot()
 	for _, name := range names {
 		p := v.member(name)
 		p.asked = true
@@ -323,7 +326,7 @@ func (v *fleet) poll() error {
 			return fmt.Errorf("member %s has ended by itself: %s\n%s", p.name, howEnded(p.cmd.ProcessState, nil), p.words())
 		}
 		p.told = true
-		if err := v.tell(failover.Gone, p.name, p.at, howEnded(p.cmd.ProcessState, nil)); err != nil {
+		if err := v.tell(line.Gone, p.name, p.at, howEnded(p.cmd.ProcessState, nil)); err != nil {
 			return err
 		}
 	}

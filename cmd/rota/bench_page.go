@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -59,7 +60,7 @@ func readBench(dir fs.FS) ([]*benchReport, error) {
 	}
 	var all []*benchReport
 	for i := range single {
-		s := plainly(&single[i]) // whoever wrote the file
+		s := plain.Copy(&single[i]) // whoever wrote the file
 		at := slices.IndexFunc(all, func(r *benchReport) bool { return r.System == s.System })
 		if at < 0 {
 			s.Broken = []string{}

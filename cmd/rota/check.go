@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -62,12 +63,12 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 
 // A seen line knows where it stood.
 type seen struct {
-	line
+	line.Line
 	file string
 	at   int
 }
 
-func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain(s.file), s.at) }
+func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), s.at) }
 
 // maxLine is the longest event line there may be: names are short.
 const maxLine = 1 << 20
@@ -83,44 +84,26 @@ func readLines(file string) ([]seen, error) {
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain(file), n, maxLine)
+			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, maxLine)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, usageError{err}
 		}
 		last := err != nil
 		if len(bytes.TrimSpace(b)) > 0 {
-			l, err := parseLine(b)
+			l, err := line.Parse(b)
 			switch {
 			case err == nil:
 				out = append(out, seen{l, file, n})
 			case last: // cut short: its member was killed while it wrote
 			default:
-				return nil, usagef("%s:%d: %v", plain(file), n, err)
+				return nil, usagef("%s:%d: %v", plain.Text(file), n, err)
 			}
 		}
 		if last {
 			return out, nil
 		}
 	}
-}
-
-// parseLine decodes one event line and refuses what it could not judge.
-func parseLine(b []byte) (l line, err error) {
-	if err := json.Unmarshal(b, &l); err != nil {
-		return l, fmt.Errorf("not an event line: %w", err)
-	}
-	switch {
-	case l.V != lineVersion:
-		return l, fmt.Errorf("an event line of version %d; this rota knows version %d", l.V, lineVersion)
-	case l.Event == "":
-		return l, errors.New("an event line without an event")
-	case l.Boot < 0 || l.Lease < 0:
-		return l, errors.New("a time before the machine started")
-	case aboutPartition[l.Event] && (l.Partition == "" || l.Token == 0 || l.Session == ""):
-		return l, fmt.Errorf("%s without its partition, token or session", l.Event)
-	}
-	return l, nil
 }
 
 // sameClock refuses lines whose instants cannot be compared.
@@ -137,12 +120,6 @@ func sameClock(lines []seen) error {
 		}
 	}
 	return nil
-}
-
-// aboutPartition are the events of one ownership. accept and refuse are a sink's.
-var aboutPartition = map[string]bool{
-	"grant": true, "starting": true, "start": true, "revoke": true, "stop": true, "drained": true,
-	"handle": true, "handled": true, "settled": true, "refused": true, "accept": true, "refuse": true,
 }
 
 // A finding is what came of a history.
@@ -237,11 +214,11 @@ type judge struct {
 func (j *judge) number(l *seen) {
 	if _, ok := j.who[l.Session]; !ok && l.Session != "" {
 		j.who[l.Session] = int32(len(j.names))
-		j.names = append(j.names, plain(l.Member)+" ("+plain(l.Session)+")")
+		j.names = append(j.names, plain.Text(l.Member)+" ("+plain.Text(l.Session)+")")
 	}
-	if _, ok := j.part[l.Partition]; !ok && aboutPartition[l.Event] {
+	if _, ok := j.part[l.Partition]; !ok && l.OfOwnership() {
 		j.part[l.Partition] = int32(len(j.parts))
-		j.parts = append(j.parts, plain(l.Partition))
+		j.parts = append(j.parts, plain.Text(l.Partition))
 	}
 }
 
@@ -257,7 +234,7 @@ func (j *judge) partName(n int32) string { return j.parts[n] }
 func (j *judge) complain(l *seen, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
-			args[i] = plain(text)
+			args[i] = plain.Text(text)
 		}
 	}
 	j.v.wrong = append(j.v.wrong, l.where()+": "+fmt.Sprintf(format, args...))
@@ -269,7 +246,7 @@ func (j *judge) see(l *seen, e check.Event) {
 	if l.Session != "" {
 		e.Who = j.who[l.Session]
 	}
-	if l.Partition != "" && aboutPartition[l.Event] {
+	if l.Partition != "" && l.OfOwnership() {
 		e.Part = j.part[l.Partition]
 	}
 	if v := j.chk.See(e); v != nil && !j.broken {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // tale makes event lines of a terse story: "at event member partition@token
@@ -24,7 +26,7 @@ func tale(t testing.TB, story string) []seen {
 			}
 			return n
 		}
-		l := line{V: lineVersion, Boot: num(f[0]) * 1e6, Event: f[1], Group: "g", Member: f[2], Session: "session-" + f[2]}
+		l := line.Line{V: line.Version, Boot: num(f[0]) * 1e6, Event: f[1], Group: "g", Member: f[2], Session: "session-" + f[2]}
 		if len(f) > 3 && f[3] != "-" {
 			part, token, _ := strings.Cut(f[3], "@")
 			l.Partition, l.Token = part, uint64(num(token))
@@ -149,7 +151,7 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 	write := func(name string, lines []seen, tail string) string {
 		var b strings.Builder
 		for _, l := range lines {
-			text, _ := json.Marshal(l.line)
+			text, _ := json.Marshal(l.Line)
 			b.Write(append(text, '\n'))
 		}
 		file := filepath.Join(dir, name)
@@ -159,11 +161,12 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 		return file
 	}
 	good := write("good", tale(t, soundTale), "")
-	cut := write("cut", tale(t, soundTale), `{"v":1,"t":"2026-`)
+	cut := write("cut", tale(t, soundTale), `{"v":2,"t":"2026-`)
 	bad := write("bad", tale(t, "100 grant c1 q0@1 5000\n4900 grant c2 q0@2 8000"), "")
-	future := write("future", nil, `{"v":2,"event":"grant"}`+"\n")
+	past := write("past", nil, `{"v":1,"event":"grant","session":"s","partition":"p0","token":1927066583499276289}`+"\n")
+	future := write("future", nil, `{"v":3,"event":"grant"}`+"\n")
 	prose := write("prose", nil, "hello\n")
-	there := write("there", nil, `{"v":1,"event":"joined","boot_id":"a"}`+"\n"+`{"v":1,"event":"joined"}`+"\n"+`{"v":1,"event":"joined","boot_id":"b"}`+"\n")
+	there := write("there", nil, `{"v":2,"event":"joined","boot_id":"a"}`+"\n"+`{"v":2,"event":"joined"}`+"\n"+`{"v":2,"event":"joined","boot_id":"b"}`+"\n")
 	for _, c := range []struct {
 		file string
 		code int
@@ -172,7 +175,8 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 		{good, 0, "1 file, 13 lines, all well: 2 ownerships of 1 partition by 2 sessions, 3 messages handled\n"},
 		{cut, 0, "all well"},
 		{bad, exitFailed, "broken promise"},
-		{future, exitUsage, future + ":1: an event line of version 2; this rota knows version 1"},
+		{past, exitUsage, past + ":1: an event line of version 1, which an older rota wrote; this one knows version 2: judge the file with the rota that wrote it, or move it away and let members begin a new one"},
+		{future, exitUsage, future + ":1: an event line of version 3, which a newer rota wrote; this one knows version 2: use the newer one"},
 		{there, exitUsage, there + ":1 and " + there + ":3 come from two machines"},
 		{prose, exitUsage, prose + ":1: not an event line"},
 		{filepath.Join(dir, "none"), exitUsage, "no such file"},
@@ -185,13 +189,15 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 }
 
 func FuzzEventLine(f *testing.F) {
-	f.Add([]byte(`{"v":1,"t":"2026-11-15T05:30:14.27989961Z","boot_ns":1,"event":"grant","group":"g","member":"c1","session":"4a","partition":"p0","token":3,"lease_ns":9}`))
-	f.Add([]byte(`{"v":1,"event":"drained","session":"4a","partition":"p0","token":18446744073709551615,"boot_ns":9223372036854775807}`))
-	f.Add([]byte(`{"v":1,"event":"handle","session":"","partition":"p0","token":1}`))
-	f.Add([]byte(`{"v":1,"event":"accept","session":"s","partition":"p0","token":1,"message":"99999999999999999999999"}`))
+	f.Add([]byte(`{"v":2,"t":"2026-11-15T05:30:14.27989961Z","boot_ns":1,"event":"grant","group":"g","member":"c1","session":"4a","partition":"p0","token":"3","lease_ns":9}`))
+	f.Add([]byte(`{"v":2,"event":"drained","session":"4a","partition":"p0","token":"18446744073709551615","boot_ns":9223372036854775807}`))
+	f.Add([]byte(`{"v":2,"event":"handle","session":"","partition":"p0","token":"1"}`))
+	f.Add([]byte(`{"v":2,"event":"accept","session":"s","partition":"p0","token":"1","message":"99999999999999999999999"}`))
+	f.Add([]byte(`{"v":1,"event":"grant","session":"s","partition":"p0","token":1}`))
+	f.Add([]byte(`{"v":2,"event":"grant","session":"s","partition":"p0","token":1}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := parseLine(b)
+		l, err := line.Parse(b)
 		if err != nil {
 			return
 		}
@@ -199,8 +205,8 @@ func FuzzEventLine(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decoded but not encoded: %v", err)
 		}
-		if _, err := parseLine(again); err != nil {
-			t.Fatalf("its own encoding is refused: %v\n%s", err, again)
+		if same, err := line.Parse(again); err != nil || same.Token != l.Token {
+			t.Fatalf("its own encoding is refused, or another token: %v\n%s", err, again)
 		}
 		// Whatever was decoded can be judged, twice and beside a sound one.
 		judgeLines([]seen{{l, "f", 1}, {l, "f", 2}})

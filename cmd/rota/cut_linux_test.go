@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // strait is a way to a server that can be cut: nothing passes then, and nobody
@@ -115,7 +117,7 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 			until(t, "two each", func() bool {
 				return mapIs(spreadOf(y), map[string]int{"c1": 2, "c2": 2, "c3": 2, "c4": 2, "c5": 2})
 			})
-			cut := int64(bootNow())
+			cut := int64(clock.Boot())
 			s.Cut()
 			until(t, "everything elsewhere", func() bool {
 				sp := spreadOf(y)

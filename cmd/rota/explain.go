@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -63,9 +65,9 @@ func explainShape(st *rota.Status, name string, now time.Time) (any, error) {
 		return nil, err
 	}
 	return struct {
-		partitionShape
+		*rota.PartitionInfo
 		Says string `json:"says"`
-	}{shapePartition(st, p), text}, nil
+	}{p, text}, nil
 }
 
 // explain tells a partition's story.
@@ -75,12 +77,12 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 		return "", err
 	}
 	// From here on for people: all texts of others are made plain.
-	st, p, name = plainly(st), plainly(p), plain(name)
+	st, p, name = plain.Copy(st), plain.Copy(p), plain.Text(name)
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	add("%s", whoHasIt(st, p))
 	if !p.Since.IsZero() {
-		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(planWords(p.Because), "of nothing on record"))
+		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(line.Causes(p.Causes), "of nothing on record"))
 	}
 	for _, s := range whatItWaitsFor(st, p, now) {
 		add("%s", s)
@@ -90,15 +92,15 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if strings.HasPrefix(c, name+":") || strings.HasPrefix(c, name+" ") {
-				add("%s says: %s.", m.Name, c)
+			if c.Partition == name {
+				add("%s says: %s.", m.Name, c.Text)
 			}
 		}
 	}
 	if n := len(st.History); n > 0 {
 		add("The last plans:")
 		for _, h := range st.History[max(0, n-4):] {
-			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, ago(now.Sub(h.Time)), cmp.Or(planWords(h.Because), "no cause on record"),
+			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, ago(now.Sub(h.Time)), cmp.Or(line.Causes(h.Causes), "no cause on record"),
 				count(h.Moves, "partition"), count(h.Members, "member"))
 		}
 	}
@@ -108,11 +110,11 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
 	owner := st.NameOf(p.Owner)
 	switch {
-	case p.State == "OWNED":
+	case p.State == rota.PartitionOwned:
 		return fmt.Sprintf("%s is owned by %s, under token %d (the %s grant).", p.Name, owner, uint64(p.Token), ordinal(uint32(p.Token)))
-	case p.State == "REVOKING" && p.To != "":
+	case p.State == rota.PartitionRevoking && p.To != "":
 		return fmt.Sprintf("%s is being moved from %s to %s: %s was told to stop.", p.Name, owner, st.NameOf(p.To), owner)
-	case p.State == "REVOKING":
+	case p.State == rota.PartitionRevoking:
 		return fmt.Sprintf("%s is being taken from %s, which was told to stop.", p.Name, owner)
 	}
 	switch p.Reason {
@@ -153,26 +155,26 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 		}
 		silent := now.Sub(m.Sent)
 		switch {
-		case m.State == "DEAD" || m.State == "LEFT":
-			out = append(out, fmt.Sprintf("%s has ended (%s): the leader gives it to another with its next plan.", m.Name, strings.ToLower(m.State)))
+		case m.State == rota.MemberDead || m.State == rota.MemberLeft:
+			out = append(out, fmt.Sprintf("%s has ended (%s): the leader gives it to another with its next plan.", m.Name, strings.ToLower(string(m.State))))
 		case silent > m.Heartbeat*3/2:
 			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
 				m.Name, silent.Seconds(), m.Lease, deadAfter(m.Lease).Seconds()))
-		case m.State == "EVICTED":
+		case m.State == rota.MemberEvicted:
 			out = append(out, fmt.Sprintf("%s was evicted, because it did not stop in time. It may still be running, so its lease has to run out first.", m.Name))
-		case m.State == "LEAVING":
+		case m.State == rota.MemberLeaving:
 			out = append(out, m.Name+" is leaving and hands it over.")
 		}
 	}
 	if w, ok := waitOf(st, p.Name); ok {
 		out = append(out, fmt.Sprintf("It waits for %s (%s).", w.For, cmp.Or(st.NameOf(w.Member), "nobody")))
-	} else if p.State == "OWNED" && len(out) == 0 {
+	} else if p.State == rota.PartitionOwned && len(out) == 0 {
 		out = append(out, "It runs, and waits for nothing.")
 	}
 	if st.Hold {
 		out = append(out, "Nothing is granted yet: the store is not known to be new, so every lease it may have forgotten has to run out first.")
 	}
-	if p.State == "FREE" && !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == "LIVE" }) {
+	if p.State == rota.PartitionFree && !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive }) {
 		out = append(out, "No member is live: it waits for one to join.")
 	}
 	return out
@@ -182,7 +184,7 @@ func ordersAbout(st *rota.Status, p *rota.PartitionInfo) (out []string) {
 	o := &st.Orders
 	if to := o.Pins[p.Name]; to != "" {
 		s := fmt.Sprintf("It is pinned to %s by order.", to)
-		if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.Name == to && m.State == "LIVE" }) {
+		if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.Name == to && m.State == rota.MemberLive }) {
 			s += " No member of that name is live, so the pin is ignored."
 		}
 		out = append(out, s)

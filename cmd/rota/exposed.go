@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -28,7 +29,7 @@ func warnOfExposed(cmd *cobra.Command) {
 	slices.Sort(files)
 	for _, file := range slices.Compact(files) {
 		if mode, exposed := rotanats.Exposed(file); exposed && file != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: other users may read the secret in %s (mode %04o): chmod 600 %[1]s\n", plain(file), mode)
+			fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: other users may read the secret in %s (mode %04o): chmod 600 %[1]s\n", plain.Text(file), mode)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // packetPair is the socket between rota and its watchdog.
@@ -41,7 +43,7 @@ func FuzzWatchdogPacket(f *testing.F) {
 		ours, theirs := packetPair(t)
 		w := &watchdog{conn: theirs, in: make(chan packet), out: make(chan reply, 16), cmds: map[int]*kept{}, mark: newMark(), escaped: map[int]bool{}}
 		const nobody = math.MaxInt32 // no process has that id
-		held := &kept{id: 7, pid: nobody, until: int64(bootNow() + time.Hour)}
+		held := &kept{id: 7, pid: nobody, until: int64(clock.Boot() + time.Hour)}
 		w.cmds[7] = held
 		w.below = func() (map[int][]int, bool) { return nil, false }
 		w.kill = func(pid int) error { t.Errorf("it ends process %d", pid); return nil }

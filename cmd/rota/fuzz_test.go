@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/rotatest"
 )
@@ -68,12 +69,12 @@ func screenSeed(n uint64) (plan, roster, member, orders, history []byte) {
 		{Name: "a", Meta: []record.Pair{{Key: "k", Value: hostile}}}, {Name: "b\u202e"}, {Name: "c", Removed: true}}})
 	member = encode(&record.Member{Session: 1, Lease: 24 * time.Hour, Beat: time.Nanosecond, Seq: n, AckInc: short, AckGen: n, Starting: []record.ID{2}, Bug: n,
 		GaveUp: []record.GaveUp{{ID: 1, Token: token, Cause: "line\nline"}}, Load: []record.Load{{ID: 0, Handled: n}}, Name: "c1\u200b", Sent: int64(n),
-		Host: record.Host{PID: short, Start: n, Namespace: n}, Labels: []record.Pair{{Key: "l", Value: hostile}}, Conditions: []string{"a: it says\u202e so"}})
+		Host: record.Host{PID: short, Start: n, Namespace: n}, Labels: []record.Pair{{Key: "l", Value: hostile}}, Conditions: []record.Condition{{Code: "x\u202e", Partition: "a", Text: "it says\u202e so"}}})
 	orders = encode(&record.Orders{Ver: n, Pauses: []string{"a"}, Drains: []string{"c1"}, Pins: []record.Pin{{Partition: "a", Member: "c1"}}, Freeze: true,
 		Bans: []record.Pin{{Partition: "a", Member: "c9"}}, Release: []record.Release{{Partition: "a", Kills: short}},
 		Log: []record.Order{{At: int64(n), Who: "ada", What: "pause a", Why: "why\nThe last order about it: none"}}})
-	history = encode(&record.History{Plans: []record.Past{{ID: n, Gen: n, At: int64(n), Cause: "died (c2), joined", Moves: short, Members: short},
-		{ID: n, Gen: 0, At: -int64(n), Cause: "x\ny"}}})
+	history = encode(&record.History{Plans: []record.Past{{ID: n, Gen: n, At: int64(n), Causes: []record.Cause{{Why: "died", Members: []string{"c2\u202e"}, More: short}, {Why: "joined"}}, Moves: short, Members: short},
+		{ID: n, Gen: 0, At: -int64(n), Causes: []record.Cause{{Why: "x\u202ey"}}}}})
 	return plan, roster, member, orders, history
 }
 
@@ -91,7 +92,7 @@ func screens(t *testing.T, st *rota.Status) {
 	}
 	tame(t, "partitions list", b.String())
 	b.Reset()
-	if _, err := json.Marshal(shapeStatus(st, now)); err != nil {
+	if _, err := json.Marshal(inOrder(st)); err != nil {
 		t.Errorf("status -o json: %v", err)
 	}
 	for _, p := range st.Partitions[:min(len(st.Partitions), 20)] {
@@ -108,7 +109,7 @@ func screens(t *testing.T, st *rota.Status) {
 			t.Errorf("explain %q -o json: %v", p.Name, err)
 		}
 	}
-	v := &live{w: &b, f: &upFlags{dir: "d"}, sup: &supervisor{}, began: now, names: map[string]string{}, work: map[string]*pace{}, shown: map[string]string{}}
+	v := &live{w: &b, f: &upFlags{dir: "d"}, sup: &supervisor{}, began: now, names: map[string]string{}, work: map[string]*pace{}, shown: map[string]rota.MemberState{}}
 	v.see(st)
 	v.flush()
 	v.see(st)
@@ -121,7 +122,7 @@ func screens(t *testing.T, st *rota.Status) {
 func FuzzCheckFile(f *testing.F) {
 	var sound strings.Builder
 	for _, l := range tale(f, soundTale) {
-		b, err := json.Marshal(l.line)
+		b, err := json.Marshal(l.Line)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -129,10 +130,10 @@ func FuzzCheckFile(f *testing.F) {
 	}
 	f.Add([]byte(sound.String()))
 	f.Add([]byte(strings.ReplaceAll(sound.String(), `"q0"`, `"q\u001b[2J\u202e"`)))
-	f.Add([]byte(strings.ReplaceAll(sound.String(), `"token":1`, `"token":18446744073709551615`)))
+	f.Add([]byte(strings.ReplaceAll(sound.String(), `"token":"1"`, `"token":"18446744073709551615"`)))
 	f.Add([]byte(strings.ReplaceAll(sound.String(), `"boot_ns":`, `"boot_ns":922337203`)))
-	f.Add([]byte("{\"v\":1,\"event\":\"\x1b\"}\n\x00\n{}"))
-	f.Add([]byte("\n\n\n{\"v\":1"))
+	f.Add([]byte("{\"v\":2,\"event\":\"\x1b\"}\n\x00\n{}"))
+	f.Add([]byte("\n\n\n{\"v\":2"))
 	file := filepath.Join(f.TempDir(), "events")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := os.WriteFile(file, b, 0o600); err != nil {
@@ -150,7 +151,7 @@ func FuzzCheckFile(f *testing.F) {
 		case !isUsage(err) || out.Len() > 0:
 			t.Errorf("%v, and it says %q", err, &out)
 		default:
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 		tame(t, "check", out.String())
 	})
@@ -180,7 +181,7 @@ func FuzzConfigFile(f *testing.F) {
 			if text := err.Error(); !isUsage(err) || strings.Contains(text, "\n") || !strings.HasPrefix(text, file+":") {
 				t.Errorf("refused with %q", text)
 			}
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 	})
 }
@@ -205,7 +206,7 @@ func FuzzUpNote(f *testing.F) {
 			t.Errorf("%q is read as %+v", b, n)
 		}
 		if _, err := natsSource("embed:" + dir + "?" + n.Source); err != nil {
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 	})
 }
@@ -221,7 +222,7 @@ func FuzzBenchReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ours, theirs []byte) {
 		all, err := readBench(fstest.MapFS{"rota-0.json": {Data: ours}, "x-0.json": {Data: theirs}})
 		if err != nil {
-			tame(t, "a refusal", plainLines(err.Error()))
+			tame(t, "a refusal", plain.Lines(err.Error()))
 			return
 		}
 		tame(t, "the comparison", comparison(all))

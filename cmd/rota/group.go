@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -93,7 +94,7 @@ func printTroubles(w io.Writer, output string, s *survey, found []trouble) error
 		wrong = count(len(found), "thing")
 	}
 	fmt.Fprintf(w, "group %s: %s, %s live, %s wrong\n", s.group, count(len(s.all), "record"), count(s.live(), "member"), wrong)
-	for _, f := range plainly(found) {
+	for _, f := range plain.Copy(found) {
 		where := "not there"
 		if f.Rev != 0 {
 			where = fmt.Sprintf("revision %d, %s", f.Rev, count(f.Size, "byte"))

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
 // What rota run does with a message: log it, give it to a command, or post it.
@@ -103,62 +105,16 @@ func environment(all []about) []string {
 	return out
 }
 
-// roll knows the ownership of each partition that is being consumed, for
-// handlers, which get messages only.
-type roll struct {
-	rota.Source
-	mu sync.Mutex
-	by map[string]rota.Ownership
-}
-
-func newRoll(s rota.Source) *roll { return &roll{Source: s, by: map[string]rota.Ownership{}} }
-
-func (r *roll) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	r.mu.Lock()
-	r.by[own.Partition()] = own
-	r.mu.Unlock()
-	return r.Source.Consume(ctx, own, deliver)
-}
-
-// ListsAll is the source's.
-func (r *roll) ListsAll() bool {
-	l, ok := r.Source.(rota.Lister)
-	return ok && l.ListsAll()
-}
-
-// Warnings are the source's.
-func (r *roll) Warnings() []string {
-	if w, ok := r.Source.(rota.Warner); ok {
-		return w.Warnings()
-	}
-	return nil
-}
-
-// Close closes the source's connections.
-func (r *roll) Close() error {
-	if c, ok := r.Source.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
-func (r *roll) of(msg rota.Message) (rota.Ownership, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own, ok := r.by[msg.Partition]
-	return own, ok && own.Token() == msg.Token && own.Session() == msg.Session
-}
-
 // A hand does the work of one member.
 type hand struct {
-	group  string
-	deed   deed
-	out    io.Writer // of --handle log
-	stdout *os.File  // of commands
-	keeper *keeper
-	roll   *roll
-	client http.Client
-	done   atomic.Int64 // messages handled
+	group   string
+	deed    deed
+	out     io.Writer // of --handle log
+	stdout  *os.File  // of commands
+	keeper  *keeper
+	handles bool // messages, and does not own partitions with --own
+	client  http.Client
+	done    atomic.Int64 // messages handled
 
 	mu    sync.Mutex
 	calls map[int]context.Context // handlers at work
@@ -267,7 +223,7 @@ func (h *hand) sleep(ctx context.Context, _ rota.Message) error {
 
 // tally tells every so often how many messages were handled, until it is called
 // off.
-func (h *hand) tally(j *journal, member string, every time.Duration) (stop func()) {
+func (h *hand) tally(j *line.Journal, member string, every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -278,7 +234,9 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 			case <-done:
 				return
 			case <-tick.C:
-				j.add(line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: "work", Group: h.group, Member: member, N: int(h.done.Load())})
+				l := line.New(line.Work, h.group, member)
+				l.N = int(h.done.Load())
+				j.Add(l)
 			}
 		}
 	})
@@ -290,16 +248,12 @@ func (h *hand) tally(j *journal, member string, every time.Duration) (stop func(
 
 // log says that a message came, not what is in it: that is nobody's business.
 func (h *hand) log(_ context.Context, msg rota.Message) error {
-	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain(msg.Partition), uint32(msg.Token), plain(msg.ID), msg.Attempt, len(msg.Value))
+	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain.Text(msg.Partition), uint32(msg.Token), plain.Text(msg.ID), msg.Attempt, len(msg.Value))
 	return err
 }
 
 func (h *hand) exec(ctx context.Context, msg rota.Message) error {
-	own, ok := h.roll.of(msg)
-	if !ok {
-		return rota.ErrLost
-	}
-	err := h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+	err := h.keeper.run(ctx, msg.Ownership(), command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
 	if why, ok := errors.AsType[notBegun](err); ok {
 		return untried(why)
 	}
@@ -336,7 +290,7 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	late.Stop()
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain(res.Status))
+		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain.Text(res.Status))
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -140,7 +142,7 @@ so are the ages.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return v.show(cmd, &t, func(w io.Writer, st *rota.Status) error { return printStatus(w, &t, st, time.Now()) },
-				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()), nil })
+				func(st *rota.Status) (any, error) { return inOrder(st), nil })
 		},
 	}
 	t.flags(cmd)
@@ -158,12 +160,16 @@ func partitionsListCmd() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return v.show(cmd, &t, func(w io.Writer, st *rota.Status) error { return printPartitions(w, st, time.Now(), true) },
-				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()).Partitions, nil })
+				func(st *rota.Status) (any, error) { return st.Partitions, nil })
 		},
 	}
 	t.flags(cmd)
 	v.flags(cmd, true)
 	return cmd
+}
+
+var waitWords = map[rota.WaitFor]string{
+	rota.WaitStop: "its owner to stop", rota.WaitGrant: "its grant", rota.WaitAck: "its owner to see the plan", rota.WaitStart: "the source to confirm its start",
 }
 
 var phaseWords = map[rota.Phase]string{
@@ -177,10 +183,10 @@ var classWords = map[rota.Class]string{
 }
 
 func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
-	st = plainly(st)
+	st = plain.Copy(st)
 	leader := "nobody leads"
 	if st.Leader != "" {
-		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
+		leader = st.LeaderName + " leads (term " + fmt.Sprint(st.Term) + ")"
 	}
 	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, lastPlan(st, now), phaseWords[st.Phase])
 	fmt.Fprintf(w, "store %s, %s\n", redact(t.store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
@@ -200,7 +206,7 @@ func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
 				fmt.Fprintf(w, "  … and %d more\n", len(st.Waits)-i)
 				break
 			}
-			fmt.Fprintf(w, "  %s waits for %s (%s)\n", x.Partition, x.For, st.NameOf(x.Member))
+			fmt.Fprintf(w, "  %s waits for %s (%s)\n", x.Partition, waitWords[x.For], st.NameOf(x.Member))
 		}
 	}
 	return nil
@@ -209,7 +215,7 @@ func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
 func lastPlan(st *rota.Status, now time.Time) string {
 	if n := len(st.History); n > 0 && st.History[n-1].Plan == st.Plan {
 		h := st.History[n-1]
-		return fmt.Sprintf(" (%s, %s)", cmp.Or(planWords(h.Because), "no cause on record"), ago(now.Sub(h.Time)))
+		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.Causes(h.Causes), "no cause on record"), ago(now.Sub(h.Time)))
 	}
 	return ""
 }
@@ -240,7 +246,7 @@ func printNotes(w io.Writer, st *rota.Status) {
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if m.State == "LIVE" || m.State == "LEAVING" {
+			if m.State == rota.MemberLive || m.State == rota.MemberLeaving {
 				fmt.Fprintf(w, "condition: %s: %s\n", m.Name, c)
 			}
 		}
@@ -249,10 +255,18 @@ func printNotes(w io.Writer, st *rota.Status) {
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
 
+// inOrder is a status with its members as people are shown them.
+func inOrder(st *rota.Status) *rota.Status {
+	live, ended := memberOrder(st)
+	out := *st
+	out.Members = append(live, ended...)
+	return &out
+}
+
 // memberOrder: those that live first, by name.
 func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	for _, m := range st.Members {
-		if m.State == "DEAD" || m.State == "LEFT" {
+		if m.State == rota.MemberDead || m.State == rota.MemberLeft {
 			ended = append(ended, m)
 		} else {
 			live = append(live, m)
@@ -296,17 +310,17 @@ func deadAfter(lease time.Duration) time.Duration {
 }
 
 func memberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
-	out := strings.ToLower(m.State)
+	out := strings.ToLower(string(m.State))
 	switch {
 	case silent(m, now):
 		out = fmt.Sprintf("silent, dead after %.1f s", deadAfter(m.Lease).Seconds())
-	case m.State == "LIVE" && m.Session == st.Leader:
+	case m.State == rota.MemberLive && m.Session == st.Leader:
 		out = "leads"
-	case m.State == "LIVE" && !m.Planned:
+	case m.State == rota.MemberLive && !m.Planned:
 		out = "joining"
-	case m.State == "LIVE" && slices.Contains(st.Orders.Drains, m.Name):
+	case m.State == rota.MemberLive && slices.Contains(st.Orders.Drains, m.Name):
 		out = "drained"
-	case m.State == "LIVE" && m.Partitions == 0:
+	case m.State == rota.MemberLive && m.Partitions == 0:
 		out = "standby"
 	}
 	return out
@@ -321,7 +335,7 @@ func labels(m map[string]string) string {
 }
 
 func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) error {
-	st = plainly(st)
+	st = plain.Copy(st)
 	tw := table(w)
 	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
 	if meta {
@@ -331,7 +345,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 	all := slices.Clone(st.Partitions)
 	slices.SortFunc(all, func(a, b rota.PartitionInfo) int { return natural(a.Name, b.Name) })
 	for _, p := range all {
-		if p.Reason == "removed" && !meta {
+		if p.Reason == rota.ReasonRemoved && !meta {
 			continue
 		}
 		owner, since := "-", "-"
@@ -341,7 +355,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if !p.Since.IsZero() {
 			since = ago(now.Sub(p.Since))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(planWords(p.Because), "-"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}
@@ -361,7 +375,7 @@ func waitOf(st *rota.Status, name string) (rota.Wait, bool) {
 
 // silent tells whether a live member's heartbeat is overdue.
 func silent(m *rota.MemberInfo, now time.Time) bool {
-	return m.State == "LIVE" && now.Sub(m.Sent) > m.Heartbeat*3/2
+	return m.State == rota.MemberLive && now.Sub(m.Sent) > m.Heartbeat*3/2
 }
 
 func partitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) string {
@@ -369,14 +383,14 @@ func partitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) strin
 	switch w, waits := waitOf(st, p.Name); {
 	case owner >= 0 && silent(&st.Members[owner], now):
 		return "owner silent"
-	case p.State == "OWNED" && waits:
+	case p.State == rota.PartitionOwned && waits:
 		return "starting"
-	case p.State == "OWNED":
+	case p.State == rota.PartitionOwned:
 		return "runs"
-	case p.State == "REVOKING":
+	case p.State == rota.PartitionRevoking:
 		return "stopping"
-	case p.Reason != "" && p.Reason != "none":
-		return p.Reason
+	case p.Reason != "":
+		return string(p.Reason)
 	case waits && w.Member != "":
 		return "for " + st.NameOf(w.Member)
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"golang.org/x/sys/unix"
 )
 
@@ -264,7 +265,7 @@ var errNoWatchdog = errors.New("the watchdog is gone")
 // does, and before the lease of by does.
 func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
 	until := k.until(by)
-	if until <= int64(bootNow()) {
+	if until <= int64(clock.Boot()) {
 		return errors.New("no lease")
 	}
 	in, err := input(c.stdin)
@@ -322,10 +323,10 @@ func (k *keeper) enter(r *running) (int, error) {
 // until is when commands of by must be gone: some time before its lease ends.
 // The clock is read first: see Ownership.Left.
 func (k *keeper) until(by leaseholder) int64 {
-	now := bootNow()
+	now := clock.Boot()
 	left := by.Left()
 	if mutClockLate {
-		now = bootNow()
+		now = clock.Boot()
 	}
 	if left <= k.margin {
 		return 0

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // The rules of the watchdog that no real process can be made to break on time,
@@ -17,7 +19,7 @@ type stalled struct {
 }
 
 func (s stalled) Left() time.Duration {
-	left := s.end - bootNow()
+	left := s.end - clock.Boot()
 	time.Sleep(s.freeze)
 	return left
 }
@@ -26,7 +28,7 @@ func (s stalled) Left() time.Duration {
 // early, never late.
 func clockFirst() error {
 	k := &keeper{margin: 100 * time.Millisecond}
-	end := bootNow() + time.Minute
+	end := clock.Boot() + time.Minute
 	got := time.Duration(k.until(stalled{end, 300 * time.Millisecond}))
 	if most := end - k.margin; got > most || got < most-time.Second {
 		return fmt.Errorf("frozen for 300ms meanwhile, commands must be gone %v after the instant they have to be", got-most)
@@ -41,15 +43,15 @@ const noProcess = 1 << 30
 // life by a lease that was on its way.
 func staysEnding() error {
 	w := newWatchdog(nil)
-	w.cmds[1] = &kept{id: 1, pid: noProcess, until: int64(bootNow() + time.Hour)}
-	w.obey(packet{wish: wish{Do: "lease", ID: 1, Until: int64(bootNow() + 2*time.Hour)}})
-	if d := time.Duration(w.cmds[1].until) - bootNow(); d < time.Hour+time.Minute {
+	w.cmds[1] = &kept{id: 1, pid: noProcess, until: int64(clock.Boot() + time.Hour)}
+	w.obey(packet{wish: wish{Do: "lease", ID: 1, Until: int64(clock.Boot() + 2*time.Hour)}})
+	if d := time.Duration(w.cmds[1].until) - clock.Boot(); d < time.Hour+time.Minute {
 		return fmt.Errorf("a lease for two hours gives a command %v", d)
 	}
 	w.obey(packet{wish: wish{Do: "kill", ID: 1}})
-	w.obey(packet{wish: wish{Do: "lease", ID: 1, Until: int64(bootNow() + 2*time.Hour)}})
+	w.obey(packet{wish: wish{Do: "lease", ID: 1, Until: int64(clock.Boot() + 2*time.Hour)}})
 	if until := w.cmds[1].until; until != 0 {
-		return fmt.Errorf("a lease revives a command that is being ended, for %v", time.Duration(until)-bootNow())
+		return fmt.Errorf("a lease revives a command that is being ended, for %v", time.Duration(until)-clock.Boot())
 	}
 	return nil
 }

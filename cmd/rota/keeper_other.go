@@ -11,11 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var began = time.Now()
-
-// bootNow is the nearest thing to CLOCK_BOOTTIME that every system has.
-func bootNow() time.Duration { return time.Since(began) }
-
 type keeper struct{ holds string }
 
 type leaseholder interface{ Left() time.Duration }

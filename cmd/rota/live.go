@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"golang.org/x/term"
 )
 
@@ -30,7 +32,7 @@ type live struct {
 	st      *rota.Status
 	names   map[string]string // by session
 	work    map[string]*pace  // by member
-	shown   map[string]string // state of members that others started, by session
+	shown   map[string]rota.MemberState // state of members that others started, by session
 	hinted  bool
 	leaving bool
 }
@@ -52,7 +54,7 @@ type telling struct {
 
 func newLive(w io.Writer, f *upFlags, at string, sup *supervisor, file *eventFile) *live {
 	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
-		work: map[string]*pace{}, shown: map[string]string{}}
+		work: map[string]*pace{}, shown: map[string]rota.MemberState{}}
 }
 
 func (v *live) begin() {
@@ -79,7 +81,9 @@ func (v *live) take(h happening) {
 		return
 	case h.end != "":
 		v.tell(time.Now(), fmt.Sprintf("%s (pid %d) is gone: %s", h.c.name, h.c.pid, h.end))
-		v.file.add(&line{V: lineVersion, T: time.Now(), Boot: int64(bootNow()), Event: "gone", Group: demoGroup, Member: h.c.name, Session: h.c.session, Because: h.end, PID: h.c.pid})
+		l := line.New(line.Gone, demoGroup, h.c.name)
+		l.Session, l.Because, l.PID = h.c.session, h.end, h.c.pid
+		v.file.add(&l)
 		delete(v.work, h.c.name)
 		return
 	}
@@ -90,7 +94,7 @@ func (v *live) take(h happening) {
 	}
 	item := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
 	switch l.Event {
-	case "work":
+	case line.Work:
 		v.worked(l)
 	case "start":
 		v.gather(l.T, l.Member+" runs ", "", item)
@@ -98,13 +102,13 @@ func (v *live) take(h happening) {
 		v.gather(l.T, l.Member+" gives up ", ": "+cmp.Or(l.Because, "asked to"), item)
 	case "drained": // that it is to stop was told
 	default:
-		if text := say(l, v.name); text != "" {
+		if text := l.Say(v.name); text != "" {
 			v.tell(l.T, l.Member+" "+text)
 		}
 	}
 }
 
-func (v *live) worked(l *line) {
+func (v *live) worked(l *line.Line) {
 	p := v.work[l.Member]
 	if p == nil {
 		v.work[l.Member] = &pace{l.N, l.T, 0}
@@ -146,7 +150,7 @@ func (v *live) tell(at time.Time, text string) {
 
 func (v *live) print(at time.Time, text string) {
 	d := max(at.Sub(v.began), 0)
-	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain(text))
+	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain.Text(text))
 	if !v.screen {
 		fmt.Fprintln(v.w, text)
 		return
@@ -157,7 +161,7 @@ func (v *live) print(at time.Time, text string) {
 
 // see takes a look at the whole group, and tells of members that others started.
 func (v *live) see(st *rota.Status) {
-	st = plainly(st)
+	st = plain.Copy(st)
 	v.st = st
 	ours := map[string]bool{}
 	v.sup.mu.Lock()
@@ -172,8 +176,8 @@ func (v *live) see(st *rota.Status) {
 		}
 		known := v.shown[m.Session] != ""
 		v.shown[m.Session] = m.State
-		words := map[string]string{"LIVE": fmt.Sprintf("has joined (pid %d, started by somebody else)", m.PID), "LEAVING": "is leaving", "DEAD": "was declared dead", "LEFT": "has left", "EVICTED": "was evicted"}
-		if known || m.State == "LIVE" { // not those of an earlier run
+		words := map[rota.MemberState]string{rota.MemberLive: fmt.Sprintf("has joined (pid %d, started by somebody else)", m.PID), rota.MemberLeaving: "is leaving", rota.MemberDead: "was declared dead", rota.MemberLeft: "has left", rota.MemberEvicted: "was evicted"}
+		if known || m.State == rota.MemberLive { // not those of an earlier run
 			v.tell(time.Now(), m.Name+" "+words[m.State])
 		}
 	}
@@ -238,7 +242,7 @@ func (v *live) freeName() string {
 	}
 	if v.st != nil {
 		for _, m := range v.st.Members {
-			taken[m.Name] = taken[m.Name] || m.State == "LIVE"
+			taken[m.Name] = taken[m.Name] || m.State == rota.MemberLive
 		}
 	}
 	for i := 1; ; i++ {
@@ -297,7 +301,7 @@ func (v *live) picture() []string {
 		return append(out, "the group begins …")
 	}
 	st, now := v.st, time.Now()
-	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", phaseWords[st.Phase], st.LeaderName(), st.Term, st.Plan, lastPlan(st, now)), "")
+	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", phaseWords[st.Phase], st.LeaderName, st.Term, st.Plan, lastPlan(st, now)), "")
 	var text strings.Builder
 	tw := table(&text)
 	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
@@ -310,7 +314,7 @@ func (v *live) picture() []string {
 		}
 		list := runs[m.Session]
 		names := strings.Join(list, " ")
-		if m.State == "LIVE" && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || silent(&m, now)) {
+		if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || silent(&m, now)) {
 			names = count(m.Partitions, "partition") + " wait for the end of its lease"
 		} else if len(list) > 12 {
 			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
@@ -327,7 +331,7 @@ func (v *live) picture() []string {
 		if n > 1 {
 			more = fmt.Sprintf(", and %d more wait", n-1)
 		}
-		out = append(out, fmt.Sprintf("%s waits for %s (%s)%s", w.Partition, w.For, st.NameOf(w.Member), more))
+		out = append(out, fmt.Sprintf("%s waits for %s (%s)%s", w.Partition, waitWords[w.For], st.NameOf(w.Member), more))
 	}
 	return out
 }
@@ -352,7 +356,7 @@ func (v *live) state(m *rota.MemberInfo, now time.Time) string {
 	switch {
 	case stopped(m.PID):
 		return "frozen; " + out
-	case m.State == "LIVE" && !v.runs(m):
+	case m.State == rota.MemberLive && !v.runs(m):
 		return fmt.Sprintf("gone, dead in %.1f s", max(deadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if code, silent := errors.AsType[silentExit](err); silent {
 		return int(code)
 	}
-	fmt.Fprintf(stderr, "rota: %s\n", plainLines(err.Error()))
+	fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
 	if coded, ok := errors.AsType[codedError](err); ok {
 		return coded.code
 	}

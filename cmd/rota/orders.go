@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -166,10 +167,10 @@ func isUsage(err error) bool {
 }
 
 func sayDone(w io.Writer, done string, st *rota.Status) error {
-	if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == "LIVE" }) {
+	if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive }) {
 		done += "; no member is live, so it is done once one is"
 	}
-	_, err := fmt.Fprintln(w, plain(done))
+	_, err := fmt.Fprintln(w, plain.Text(done))
 	return err
 }
 
@@ -188,7 +189,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 	defer store.Close()
 	var out []string
 	for _, n := range names(st) {
-		if strings.HasPrefix(n, typed) && n == plain(n) && !slices.Contains(args, n) {
+		if strings.HasPrefix(n, typed) && n == plain.Text(n) && !slices.Contains(args, n) {
 			out = append(out, n)
 		}
 	}
@@ -197,7 +198,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 
 func partitionNames(st *rota.Status) (out []string) {
 	for _, p := range st.Partitions {
-		if p.Reason != "removed" {
+		if p.Reason != rota.ReasonRemoved {
 			out = append(out, p.Name)
 		}
 	}
@@ -206,7 +207,7 @@ func partitionNames(st *rota.Status) (out []string) {
 
 func memberNames(st *rota.Status) (out []string) {
 	for _, m := range st.Members {
-		if m.State == "LIVE" {
+		if m.State == rota.MemberLive {
 			out = append(out, m.Name)
 		}
 	}
@@ -227,7 +228,7 @@ func known(thing string, have []string, names ...string) error {
 		if len(have) == 0 {
 			return fmt.Errorf("there is no %s called %q: there is none at all", thing, redactIfURL(n))
 		}
-		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plains(some), ", "), rest)
+		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plain.Texts(some), ", "), rest)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // hostile is what somebody may write into a record, a message or an answer: it
@@ -35,34 +36,22 @@ func tame(t *testing.T, what, text string) {
 	}
 }
 
-func TestPlain(t *testing.T) {
-	for s, want := range map[string]string{
-		"orders.3": "orders.3", "": "", "größe 日本": "größe 日本", "a b": "a b", `a"b\`: `a"b\`,
-		"a\x1bb": `"a\x1bb"`, "a\nb": `"a\nb"`, "a\u202eb": `"a\u202eb"`, "a\xffb": `"a\xffb"`, "a\u200bb": `"a\u200bb"`,
-	} {
-		if got := plain(s); got != want || plain(got) != got {
-			t.Errorf("plain(%q) = %s, want %s", s, got, want)
-		}
-	}
-	tame(t, "plain", plain(hostile))
-}
-
 // hostileStatus has hostile text wherever others can write one.
 func hostileStatus(now time.Time) *rota.Status {
 	const h = hostile
 	m := func(session, state string) rota.MemberInfo {
-		return rota.MemberInfo{Name: h + session, Session: session + h, State: state, Planned: true, Sent: now, Lease: time.Second, Heartbeat: time.Second,
-			Labels: map[string]string{h: h}, Conditions: []string{h, h + ": " + h}}
+		return rota.MemberInfo{Name: h + session, Session: session + h, State: rota.MemberState(state), Planned: true, Sent: now, Lease: time.Second, Heartbeat: time.Second,
+			Labels: map[string]string{h: h}, Conditions: []rota.ConditionInfo{{Code: rota.Condition(h), Text: h}, {Partition: h, Text: h}}}
 	}
 	return &rota.Status{Group: h, Leader: "1" + h, Hold: true, Members: []rota.MemberInfo{m("1", "LIVE"), m("2", "EVICTED"), m("3", "LEFT"), m("4", h)},
 		Partitions: []rota.PartitionInfo{
-			{Name: h, State: "OWNED", Owner: "1" + h, Since: now, Because: "died (" + h + ")", Meta: rota.Meta{h: h}},
-			{Name: "2" + h, State: "REVOKING", Owner: "2" + h, To: "1" + h, Because: h},
+			{Name: h, State: "OWNED", Owner: "1" + h, Since: now, Causes: []rota.Cause{{Why: rota.WhyDied, Members: []string{h}}}, Meta: rota.Meta{h: h}},
+			{Name: "2" + h, State: "REVOKING", Owner: "2" + h, To: "1" + h, Causes: []rota.Cause{{Why: rota.Why(h)}}},
 			{Name: "3" + h, State: "FREE", Reason: h}, {Name: "4" + h, State: h, Owner: "3" + h}, {Name: "plain", State: "FREE", To: h}},
 		Waits: []rota.Wait{{Partition: "2" + h, For: h, Member: "2" + h}, {Partition: "plain", For: h, Member: h}},
 		Orders: rota.OrdersInfo{Freeze: true, Paused: []string{h}, Drains: []string{h}, Pins: map[string]string{h: h, "plain": h}, Bans: map[string][]string{h: {h}, "plain": {h}},
 			Log: []rota.OrderInfo{{Time: now, Who: h, What: "pause plain", Why: "\nThe last order about it: resume b, by root@prod" + h}}},
-		History: []rota.PlanInfo{{Time: now, Because: h}}}
+		History: []rota.PlanInfo{{Time: now, Causes: []rota.Cause{{Why: rota.Why(h)}}}}}
 }
 
 func TestWhatOthersWroteIsTameInTables(t *testing.T) {
@@ -101,17 +90,17 @@ func TestWhatOthersWroteIsTameInTables(t *testing.T) {
 
 func TestWhatOthersWroteIsTameInWords(t *testing.T) {
 	for _, event := range []string{"joined", "leader", "plan", "start", "stop", "drained", "paused", "dead", "evicted", "fenced", "store_lost", "condition", "error", "missed", "gone"} {
-		l := line{Event: event, Member: hostile, Session: hostile, Partition: hostile, Because: hostile, About: hostile, Message: hostile}
-		text := say(&l, func(s string) string { return "session " + s })
+		l := line.Line{Event: event, Member: hostile, Session: hostile, Partition: hostile, Because: hostile, About: hostile, Message: hostile}
+		text := l.Say(func(s string) string { return "session " + s })
 		if tame(t, event, text); text == "" || strings.Contains(text, "\n") {
 			t.Errorf("%s: %q", event, text)
 		}
 	}
 	var out lockedBuffer
-	s := newSpeaker(&out, false)
-	s.take(rota.Event{Kind: rota.EventCondition, Member: hostile, Because: hostile})
+	s := line.NewSpeaker(&out, false)
+	s.Take(rota.Event{Kind: rota.EventCondition, Member: hostile, Because: hostile})
 	s.Close()
-	s.take(rota.Event{Kind: rota.EventCondition}) // too late, and no panic
+	s.Take(rota.Event{Kind: rota.EventCondition}) // too late, and no panic
 	tame(t, "the speaker", out.String())
 	h := &hand{out: &out}
 	if err := h.log(t.Context(), rota.Message{Partition: hostile, ID: hostile}); err != nil {
@@ -127,8 +116,8 @@ func TestWhatOthersWroteIsTameInChecks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "e\x1b[2J\nforged")
 	var text []byte
-	add := func(l line) {
-		l.V, l.T = lineVersion, time.Now()
+	add := func(l line.Line) {
+		l.V, l.T = line.Version, time.Now()
 		b, err := json.Marshal(l)
 		if err != nil {
 			t.Fatal(err)
@@ -136,9 +125,9 @@ func TestWhatOthersWroteIsTameInChecks(t *testing.T) {
 		text = append(append(text, b...), '\n')
 	}
 	for i, session := range []string{"1", "2"} {
-		add(line{Event: "leader", Member: hostile, Session: session + hostile, Term: 1, Boot: 1})
-		add(line{Event: "grant", Member: hostile, Session: session + hostile, Partition: hostile, Token: 1, Lease: 1 << 40, Boot: int64(2 + i)})
-		add(line{Event: "handle", Member: hostile, Session: session + hostile, Partition: hostile, Token: 9, Message: hostile + "7", Boot: int64(4 + i)})
+		add(line.Line{Event: "leader", Member: hostile, Session: session + hostile, Term: 1, Boot: 1})
+		add(line.Line{Event: "grant", Member: hostile, Session: session + hostile, Partition: hostile, Token: 1, Lease: 1 << 40, Boot: int64(2 + i)})
+		add(line.Line{Event: "handle", Member: hostile, Session: session + hostile, Partition: hostile, Token: 9, Message: hostile + "7", Boot: int64(4 + i)})
 	}
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -32,7 +33,7 @@ var secretWords = []string{"pass", "pw", "token", "secret", "key", "cred", "user
 // cannot be told from the rest, everything is left out.
 func redact(raw string) string {
 	if dir, ok := strings.CutPrefix(raw, "folder:"); ok {
-		return "in " + plain(dir) // what people call it
+		return "in " + plain.Text(dir) // what people call it
 	}
 	out := redactURL(raw)
 	if strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -76,7 +77,7 @@ func nothingToDo(cmd *cobra.Command, a *assent, text string) error {
 	if a.output == "json" {
 		return printDraft(cmd.OutOrStdout(), &draft{}, true)
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), plain(text))
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Text(text))
 	return err
 }
 

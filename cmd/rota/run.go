@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -136,13 +138,13 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 			f.abort(stderr, j, err)
 		}
 	}
-	speak := newSpeaker(stderr, f.quiet || f.events == "-")
+	speak := line.NewSpeaker(stderr, f.quiet || f.events == "-")
 	cfg.TraceMessages = j != nil && f.trace
 	cfg.Trace = func(e rota.Event) {
 		if j != nil {
-			j.take(e)
+			j.Take(e)
 		}
-		speak.take(e)
+		speak.Take(e)
 	}
 	m, err := rota.New(cfg)
 	if err != nil {
@@ -150,7 +152,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	if h.keeper != nil {
 		h.keeper.onEscape(func(partition string, pid int, what string) {
-			cfg.Trace(rota.Event{Kind: rota.EventCondition, Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(partition, pid, what)})
+			cfg.Trace(rota.Event{Kind: rota.EventCondition, Condition: "escaped", Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(partition, pid, what)})
 		})
 	}
 	if f.tether {
@@ -166,8 +168,8 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if err := reach(ctx, store, f.group); err != nil {
 		return unreachable(f.store, err)
 	}
-	if h.roll != nil {
-		if err := reachSource(ctx, h.roll); err != nil {
+	if h.handles {
+		if err := reachSource(ctx, src); err != nil {
 			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable}
 		}
 	}
@@ -186,9 +188,9 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 func escapeWords(partition string, pid int, what string) string {
 	whose := "a command"
 	if partition != "" {
-		whose = "the command of " + plain(partition)
+		whose = "the command of " + plain.Text(partition)
 	}
-	return fmt.Sprintf("process %d (%s) has escaped: %s started it, and rota may not end it, for it is another user's", pid, plain(what), whose)
+	return fmt.Sprintf("process %d (%s) has escaped: %s started it, and rota may not end it, for it is another user's", pid, plain.Text(what), whose)
 }
 
 // leastExec is the shortest lease with commands.
@@ -221,7 +223,7 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 }
 
 // prepare makes what a member works with, short of connecting to anything.
-func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, error) {
+func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Source, error) {
 	h := &hand{group: f.group, out: stdout, stdout: os.Stdout}
 	if f.events == "-" {
 		h.out, h.stdout = os.Stderr, os.Stderr
@@ -243,8 +245,7 @@ func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, e
 		src = rota.Func(qs.names, h.own)
 	default:
 		h.deed, err = parseDeed("handle", f.handle)
-		h.roll = newRoll(qs.Source)
-		src = h.roll
+		h.handles, src = true, qs.Source
 	}
 	if err == nil && h.deed.kind == "exec" && f.lease < leastExec {
 		err = usagef("--lease %v is too short for exec: %v of it are for ending commands, and on a busy machine that takes up to %v; use a lease of %v or more", f.lease, endTime(f.lease), endTime(leastExec), leastExec)
@@ -252,7 +253,10 @@ func (f *memberFlags) prepare(stdout io.Writer) (*journal, *hand, rota.Source, e
 	if err != nil || f.events == "" {
 		return nil, h, src, err
 	}
-	j, err := openJournal(f.events, f.group, f.trace, stdout)
+	j, err := line.OpenJournal(f.events, f.group, f.trace, stdout)
+	if err != nil {
+		err = usagef("--events: %v", err)
+	}
 	return j, h, src, err
 }
 
@@ -281,8 +285,8 @@ func flagWords(err error) error {
 }
 
 // abort ends the process: a handler outlived its time, or the watchdog is gone.
-func (f *memberFlags) abort(stderr io.Writer, j *journal, err error) {
-	fmt.Fprintln(stderr, "rota: aborted:", plainLines(strings.TrimPrefix(err.Error(), "rota: ")))
+func (f *memberFlags) abort(stderr io.Writer, j *line.Journal, err error) {
+	fmt.Fprintln(stderr, "rota: aborted:", plain.Lines(strings.TrimPrefix(err.Error(), "rota: ")))
 	if j != nil {
 		written := make(chan struct{})
 		go func() {
@@ -343,7 +347,7 @@ func silence(of any) error {
 	text := fmt.Sprintf("no answer within %v", storeTime)
 	if w, ok := of.(rota.Warner); ok {
 		for _, why := range w.Warnings() {
-			text += "; " + plain(why)
+			text += "; " + plain.Text(why)
 		}
 	}
 	return errors.New(text)

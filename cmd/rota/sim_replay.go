@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
@@ -60,11 +61,11 @@ func (f *simFlags) story(cmd *cobra.Command, out io.Writer) (violations int, err
 	}
 	o := sim.Options{Partitions: 6}
 	defer f.breakIt(&o)()
-	fmt.Fprintf(out, "scenario %s%s\n", plain(s.Name), f.without()) // a file may be anybody's
+	fmt.Fprintf(out, "scenario %s%s\n", plain.Text(s.Name), f.without()) // a file may be anybody's
 	stage := sim.NewStage(o)
-	stage.Say(func(at time.Duration, line string) { fmt.Fprintf(out, "%8.3fs  %s\n", at.Seconds(), plain(line)) })
+	stage.Say(func(at time.Duration, line string) { fmt.Fprintf(out, "%8.3fs  %s\n", at.Seconds(), plain.Text(line)) })
 	if err := playStory(s, stage); err != nil {
-		fmt.Fprintf(out, "it does not go as it is written:\n%s\n", plainLines(strings.ReplaceAll(err.Error(), "\t", "    ")))
+		fmt.Fprintf(out, "it does not go as it is written:\n%s\n", plain.Lines(strings.ReplaceAll(err.Error(), "\t", "    ")))
 		return 1, nil
 	}
 	fmt.Fprintln(out, "it goes as it is written")

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A supervisor runs members as processes of their own. They hang on a tether, a
@@ -47,9 +48,9 @@ type child struct {
 // A happening is one thing that a child told or suffered.
 type happening struct {
 	c    *child
-	line *line  // an event of it
-	says string // or what it wrote to standard error
-	end  string // or how it ended
+	line *line.Line // an event of it
+	says string     // or what it wrote to standard error
+	end  string     // or how it ended
 }
 
 func newSupervisor(args ...string) (*supervisor, error) {
@@ -127,7 +128,7 @@ func (s *supervisor) readEvents(c *child, r io.Reader) {
 		if err != nil {
 			return
 		}
-		if l, err := parseLine(text); err == nil {
+		if l, err := line.Parse(text); err == nil {
 			if l.Event == "joined" {
 				s.mu.Lock()
 				c.session = l.Session
@@ -209,7 +210,7 @@ func newEventFile(dir string) (*eventFile, error) {
 	return &eventFile{f, bufio.NewWriter(f)}, nil
 }
 
-func (r *eventFile) add(l *line) {
+func (r *eventFile) add(l *line.Line) {
 	if l.Event == "work" {
 		return
 	}
@@ -251,7 +252,7 @@ func runningOf(st *rota.Status, now time.Time) map[string][]string {
 	out := map[string][]string{}
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
-		if p.State == "OWNED" && partitionState(st, p, now) == "runs" {
+		if p.State == rota.PartitionOwned && partitionState(st, p, now) == "runs" {
 			out[p.Owner] = append(out[p.Owner], p.Name)
 		}
 	}

@@ -12,7 +12,7 @@ func TestLongLinesOfAMemberAreReadOn(t *testing.T) {
 	long := strings.Repeat("x", 3*maxLine)
 	s := &supervisor{events: make(chan happening, 1000)}
 	s.readWords(&child{}, strings.NewReader("first\n"+long+"\nlast\n"))
-	s.readEvents(&child{}, bytes.NewReader([]byte(long+"\n"+`{"v":1,"event":"joined","session":"s1"}`+"\n")))
+	s.readEvents(&child{}, bytes.NewReader([]byte(long+"\n"+`{"v":2,"event":"joined","session":"s1"}`+"\n")))
 	close(s.events)
 	var words []string
 	events := 0

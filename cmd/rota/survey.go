@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -225,7 +226,7 @@ func addressable(key string) bool {
 func some(list []string) string {
 	const most = 12
 	if len(list) <= most {
-		return strings.Join(plains(list), ", ")
+		return strings.Join(plain.Texts(list), ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(plains(list[:most]), ", "), len(list)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(plain.Texts(list[:most]), ", "), len(list)-most)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rota-dev/rota"
 )
 
 // quick makes leases short enough for tests, and long enough for slow machines.
@@ -20,7 +22,7 @@ func quick(t *testing.T) {
 }
 
 // status reads the group of a folder.
-func status(t *testing.T, dir string) (st statusShape) {
+func status(t *testing.T, dir string) (st rota.Status) {
 	t.Helper()
 	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, defaultDir), "--group", demoGroup)
 	if code != 0 {
@@ -29,7 +31,7 @@ func status(t *testing.T, dir string) (st statusShape) {
 	return parseStatus(t, stdout)
 }
 
-func parseStatus(t *testing.T, text string) (st statusShape) {
+func parseStatus(t *testing.T, text string) (st rota.Status) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &st); err != nil {
 		t.Fatal(err)
@@ -38,16 +40,16 @@ func parseStatus(t *testing.T, text string) (st statusShape) {
 }
 
 // spread tells who runs how many partitions, of members that live.
-func spread(st statusShape) map[string]int {
+func spread(st rota.Status) map[string]int {
 	out := map[string]int{}
 	for _, m := range st.Members {
-		if m.State == "LIVE" {
+		if m.State == rota.MemberLive {
 			out[m.Name] = 0
 		}
 	}
 	for _, p := range st.Partitions {
-		waits := slices.ContainsFunc(st.Waits, func(w waitShape) bool { return w.Partition == p.Name })
-		if _, ok := out[p.Member]; ok && p.State == "OWNED" && !waits {
+		waits := slices.ContainsFunc(st.Waits, func(w rota.Wait) bool { return w.Partition == p.Name })
+		if _, ok := out[p.Member]; ok && p.State == rota.PartitionOwned && !waits {
 			out[p.Member]++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/internal/line"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -18,7 +19,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		"value.yaml": "lease: 5s\nheartbeat: fast\n", "typo.yaml": "# mine\nleese: 5s\n", "broken.yaml": "lease: [5s\n",
 		"list.yaml": "- lease\n", "twice.yaml": "lease: 5s\nlease: 6s\n", "map.yaml": "name:\n  first: c1\n", "empty": "",
 		"url.yaml": "group: g\nstore: redis://user:hunter2@host\nsource: none:?partitions=1\nown: exec:true\n",
-		"half":     `{"v":1,"event":"grant","boot_ns":1}` + "\n",
+		"half":     `{"v":2,"event":"grant","boot_ns":1}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 // Event files tell partitions, message ids and errors: they are their owner's.
 func TestEventFilesAreTheirOwners(t *testing.T) {
 	dir := t.TempDir()
-	j, err := openJournal(filepath.Join(dir, "events"), "g", false, nil)
+	j, err := line.OpenJournal(filepath.Join(dir, "events"), "g", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

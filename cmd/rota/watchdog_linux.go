@@ -16,19 +16,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/spf13/cobra"
 )
-
-// bootNow reads CLOCK_BOOTTIME: leases are measured by it, for it runs on while
-// the machine is suspended.
-func bootNow() time.Duration {
-	const boottime = 7
-	var ts syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano())
-}
 
 func watchdogCmd() *cobra.Command {
 	var noCgroup bool
@@ -136,7 +127,7 @@ func (w *watchdog) run() error {
 	defer alarm.Stop()
 	in := w.in
 	for in != nil || len(w.cmds) > 0 {
-		alarm.Reset(w.next(int64(bootNow())))
+		alarm.Reset(w.next(int64(clock.Boot())))
 		select {
 		case p, ok := <-in:
 			if !ok { // rota is gone, and nobody renews anything any more
@@ -250,7 +241,7 @@ func (w *watchdog) fork(c *kept, p packet) error {
 	if len(p.files) != 3 { // the kernel leaves out what there is no room for
 		return fmt.Errorf("the watchdog: %w", syscall.EMFILE)
 	}
-	if p.Until <= int64(bootNow()) {
+	if p.Until <= int64(clock.Boot()) {
 		return errors.New("its lease is over")
 	}
 	held := -1
@@ -310,7 +301,7 @@ func (w *watchdog) reap() {
 
 // look ends what is to end, and says what is gone.
 func (w *watchdog) look() {
-	now := int64(bootNow())
+	now := int64(clock.Boot())
 	var ending bool
 	for _, c := range w.cmds {
 		if c.until != 0 && c.until <= now {
@@ -356,7 +347,7 @@ func (w *watchdog) look() {
 		if !c.waited { // escaped itself
 			code = 128 + int(syscall.SIGKILL)
 		}
-		w.out <- reply{Is: "gone", ID: id, PID: c.pid, Code: code, Late: c.late, At: int64(bootNow())}
+		w.out <- reply{Is: "gone", ID: id, PID: c.pid, Code: code, Late: c.late, At: int64(clock.Boot())}
 	}
 }
 

@@ -12,12 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/clock"
 )
 
 // lasting is a lease that lasts until an instant of CLOCK_BOOTTIME.
 type lasting time.Duration
 
-func (l lasting) Left() time.Duration { return max(time.Duration(l)-bootNow(), 0) }
+func (l lasting) Left() time.Duration { return max(time.Duration(l)-clock.Boot(), 0) }
 
 const forLong = lasting(1 << 62)
 
@@ -122,9 +124,9 @@ func TestCommandsAreGoneBeforeTheLeaseEnds(t *testing.T) {
 	bothWays(t, func(t *testing.T, args ...string) {
 		k := keep(t, 100*time.Millisecond, args...)
 		c, out := sh(t, hiders+"sleep 1000")
-		end := bootNow() + 700*time.Millisecond
+		end := clock.Boot() + 700*time.Millisecond
 		err := k.run(t.Context(), lasting(end), c)
-		if now := bootNow(); now >= end {
+		if now := clock.Boot(); now >= end {
 			t.Errorf("gone %v after the lease end", now-end)
 		}
 		var exit exitError
@@ -140,18 +142,18 @@ func TestCommandsAreGoneBeforeTheLeaseEnds(t *testing.T) {
 func TestARenewedLeaseKeepsACommand(t *testing.T) {
 	const lease, long = time.Second, 2500 * time.Millisecond // long enough for a machine that is busy elsewhere
 	k := keep(t, 100*time.Millisecond)
-	began := bootNow()
+	began := clock.Boot()
 	var by renewed
 	by.until = began + lease
 	by.more = func() time.Duration { // renewed until more than two leases have passed
-		if bootNow() < began+long {
-			by.until = bootNow() + lease
+		if clock.Boot() < began+long {
+			by.until = clock.Boot() + lease
 		}
 		return by.until
 	}
 	c, _ := sh(t, "sleep 1000")
 	k.run(t.Context(), &by, c)
-	if took := bootNow() - began; took < long {
+	if took := clock.Boot() - began; took < long {
 		t.Errorf("gone after %v, though renewed for longer", took)
 	}
 }
@@ -161,7 +163,7 @@ type renewed struct {
 	more  func() time.Duration
 }
 
-func (r *renewed) Left() time.Duration { return max(r.more()-bootNow(), 0) }
+func (r *renewed) Left() time.Duration { return max(r.more()-clock.Boot(), 0) }
 
 func TestCommandsEndWhenAsked(t *testing.T) {
 	k := keep(t, time.Millisecond)
@@ -209,9 +211,9 @@ func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	stopped := int64(bootNow())
+	stopped := int64(clock.Boot())
 	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(first, alive) })
-	gone := int64(bootNow())
+	gone := int64(clock.Boot())
 	p.Process.Signal(syscall.SIGCONT)
 	until(t, "commands of a new lease", func() bool { return len(commands()) == 16 })
 	p.Process.Signal(syscall.SIGTERM)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -50,7 +51,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 		} {
 			plans := c.counts()["plan"]
 			began := time.Now()
-			c.since = bootNow()
+			c.since = int64(clock.Boot())
 			burst.do()
 			want := len(burst.living) * size / 10
 			c.until(burst.what, func() bool {

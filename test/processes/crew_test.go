@@ -25,6 +25,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -35,23 +36,6 @@ const (
 	settle    = 500 * time.Millisecond // on two busy cores, a tenth of a second between two arrivals of one burst is nothing unusual
 	patience  = 60 * time.Second       // how long to wait for what must come
 )
-
-// An event is a line of a member's events, as far as it matters here:
-// docs/events.md.
-type event struct {
-	Boot      int64  `json:"boot_ns"`
-	Event     string `json:"event"`
-	Session   string `json:"session"`
-	Partition string `json:"partition"`
-	Token     uint64 `json:"token"`
-	Plan      uint64 `json:"plan"`
-	Because   string `json:"because"`
-	Lease     int64  `json:"lease_ns"`
-	About     string `json:"about"`
-	Message   string `json:"message"`
-	Moved     int    `json:"moved"`
-	Placed    int    `json:"placed"`
-}
 
 // A crew is the members of one group, each a process, and what they need.
 type crew struct {
@@ -94,7 +78,7 @@ type member struct {
 	over    bool
 	owns    map[string]uint64 // partition → token, started and not drained
 	in      map[string]bool   // partitions in which a handler is at work
-	events  []event
+	events  []line.Line
 	tally   map[string]int // how many of each
 }
 
@@ -208,8 +192,8 @@ func (m *member) listen(out io.Reader, file *os.File) {
 	lines := bufio.NewScanner(io.TeeReader(out, file))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var e event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		e, err := line.Parse(lines.Bytes())
+		if err != nil {
 			continue // half a line: it was killed
 		}
 		m.c.note(func() { m.hear(e) })

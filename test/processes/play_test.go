@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scenario"
 )
@@ -239,7 +240,7 @@ func (c *crew) say(format string, args ...any) {
 }
 
 // hear turns an event into what scenarios call it.
-func (m *member) hear(e event) {
+func (m *member) hear(e line.Line) {
 	c := m.c
 	switch e.Event {
 	case "handle":
@@ -282,7 +283,7 @@ func (m *member) hear(e event) {
 	case "leaving":
 		c.say("%s is leaving", m.label)
 	case "condition":
-		if strings.Contains(e.Because, "took the place") {
+		if e.Condition == string(rota.ConditionReturned) {
 			c.returns = append(c.returns, returned{m, e.About})
 			c.tellReturns()
 		}
@@ -384,9 +385,13 @@ func (c *crew) plan(id uint64) *planned {
 	return &c.plans[len(c.plans)-1]
 }
 
-func (c *crew) made(e event) {
+func (c *crew) made(e line.Line) {
 	p := c.plan(e.Plan)
-	p.why = e.Because
+	var whys []string
+	for _, c := range e.Causes {
+		whys = append(whys, string(c.Why))
+	}
+	p.why = strings.Join(whys, ", ")
 	if e.Moved > 0 {
 		p.why += fmt.Sprintf("; %d moved", e.Moved)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // This program can be asked to be something else than a test: members that use
@@ -145,20 +147,13 @@ type teller struct {
 	group string
 	lines chan []byte
 	done  chan struct{}
-	zero  time.Time // one instant on two clocks
-	boot  int64
+	at    clock.Instants
 	mu    sync.Mutex
 	over  bool
 }
 
 func newTeller(group string) *teller {
 	j := &teller{group: group, lines: make(chan []byte, 1<<18), done: make(chan struct{})}
-	for { // a moment between the two readings would count for ever
-		j.zero, j.boot = time.Now(), bootNow()
-		if time.Since(j.zero) < 20*time.Microsecond {
-			break
-		}
-	}
 	go func() {
 		defer close(j.done)
 		w := bufio.NewWriter(os.Stdout)
@@ -174,14 +169,7 @@ func newTeller(group string) *teller {
 }
 
 func (j *teller) tell(e rota.Event) {
-	boot := j.boot + int64(e.Time.Sub(j.zero))
-	l := map[string]any{"v": 1, "t": e.Time.UTC().Format(time.RFC3339Nano), "boot_ns": boot, "event": e.Kind, "group": j.group, "member": e.Member, "session": e.Session,
-		"partition": e.Partition, "token": uint64(e.Token), "plan": e.Plan, "gen": e.Gen, "term": e.Term, "because": e.Because, "about": e.About,
-		"message": e.Message, "attempt": e.Attempt, "moved": e.Moved, "placed": e.Placed, "n": e.N}
-	if e.Left != 0 {
-		l["lease_ns"] = boot + int64(e.Left)
-	}
-	b, err := json.Marshal(l)
+	b, err := json.Marshal(line.Of(e, j.group, j.at.Boot(e.Time)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err == nil && !j.over {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A sink is where effects go. It checks tokens: what carries a lower one than it
@@ -40,20 +40,6 @@ type sink struct {
 	wrong    []string
 }
 
-// A receipt is a line of the sink's: docs/events.md.
-type receipt struct {
-	V         int    `json:"v"`
-	T         string `json:"t"`
-	Boot      int64  `json:"boot_ns"`
-	Event     string `json:"event"`
-	Group     string `json:"group"`
-	Member    string `json:"member"`
-	Session   string `json:"session"`
-	Partition string `json:"partition"`
-	Token     uint64 `json:"token"`
-	Message   string `json:"message"`
-}
-
 func newSink(t *testing.T, file string) *sink {
 	f, err := os.Create(file)
 	if err != nil {
@@ -72,12 +58,6 @@ func newSink(t *testing.T, file string) *sink {
 		f.Close()
 	})
 	return s
-}
-
-func bootNow() int64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return ts.Nano()
 }
 
 // ServeHTTP takes an effect, whose body is its number in the partition.
@@ -110,10 +90,10 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not an effect", http.StatusBadRequest)
 		return
 	}
-	l := receipt{V: 1, T: time.Now().UTC().Format(time.RFC3339Nano), Boot: bootNow(), Event: "accept", Group: r.Header.Get("Rota-Group"), Member: "sink",
-		Session: r.Header.Get("Rota-Session"), Partition: p, Token: token, Message: r.Header.Get("Rota-Message-Id")}
+	l := line.New(line.Accept, r.Header.Get("Rota-Group"), "sink")
+	l.Session, l.Partition, l.Token, l.Message = r.Header.Get("Rota-Session"), p, token, r.Header.Get("Rota-Message-Id")
 	if token < s.highest[p] {
-		l.Event = "refuse"
+		l.Event = line.Refuse
 		s.refused++
 		http.Error(w, "the partition has a later owner", http.StatusConflict)
 	} else {

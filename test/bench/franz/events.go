@@ -6,34 +6,17 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
-)
 
-// A line is an event line, see docs/events.md.
-type line struct {
-	V         int    `json:"v"`
-	T         string `json:"t"`
-	Boot      int64  `json:"boot_ns"`
-	Event     string `json:"event"`
-	Group     string `json:"group"`
-	Member    string `json:"member"`
-	Session   string `json:"session,omitempty"`
-	Partition string `json:"partition,omitempty"`
-	Token     uint64 `json:"token,omitempty"`
-	Lease     int64  `json:"lease_ns,omitempty"`
-	Message   string `json:"message,omitempty"`
-	PID       int    `json:"pid,omitempty"`
-	BootID    string `json:"boot_id,omitempty"`
-}
+	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
+)
 
 // A journal writes lines, and holds nobody up.
 type journal struct {
 	group, member, session string
-	lines                  chan line
+	lines                  chan line.Line
 	wg                     sync.WaitGroup
 }
 
@@ -42,7 +25,7 @@ func openJournal(s *settings) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{group: s.group, member: s.name, session: s.name + "-1", lines: make(chan line, 1<<16)}
+	j := &journal{group: s.group, member: s.name, session: s.name + "-1", lines: make(chan line.Line, 1<<16)}
 	j.wg.Go(func() {
 		defer f.Close()
 		b := bufio.NewWriterSize(f, 1<<16)
@@ -58,11 +41,11 @@ func openJournal(s *settings) (*journal, error) {
 	return j, nil
 }
 
-func (j *journal) add(l line) {
-	l.V, l.Group, l.Member, l.Session = 1, j.group, j.member, j.session
-	l.T = time.Now().UTC().Format(time.RFC3339Nano)
+func (j *journal) add(l line.Line) {
+	l.V, l.Group, l.Member, l.Session = line.Version, j.group, j.member, j.session
+	l.T = time.Now().UTC()
 	if l.Boot == 0 {
-		l.Boot = bootNow()
+		l.Boot = int64(clock.Boot())
 	}
 	j.lines <- l
 }
@@ -70,17 +53,4 @@ func (j *journal) add(l line) {
 func (j *journal) Close() {
 	close(j.lines)
 	j.wg.Wait()
-}
-
-// bootNow is CLOCK_BOOTTIME.
-func bootNow() int64 {
-	const boottime = 7
-	var ts syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&ts)), 0)
-	return ts.Nano()
-}
-
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/line"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -114,14 +116,14 @@ func (m *member) options() []kgo.Opt {
 }
 
 func (m *member) event(event string, c *consumption, message string) {
-	m.add(line{Event: event, Partition: "bench." + strconv.Itoa(int(c.partition)), Token: c.token, Message: message})
+	m.add(line.Line{Event: event, Partition: "bench." + strconv.Itoa(int(c.partition)), Token: c.token, Message: message})
 }
 
 func (m *member) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range all[topic] {
-		c := &consumption{p, uint64(bootNow()), make(chan []*kgo.Record, 1024), make(chan struct{}), make(chan struct{})}
+		c := &consumption{p, uint64(int64(clock.Boot())), make(chan []*kgo.Record, 1024), make(chan struct{}), make(chan struct{})}
 		m.runs[p] = c
 		m.event("grant", c, "")
 		m.event("start", c, "")
@@ -208,7 +210,7 @@ func (p *pulse) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 	if p.sent == nil {
 		p.sent = map[int16]int64{}
 	}
-	p.sent[key] = bootNow()
+	p.sent[key] = int64(clock.Boot())
 }
 
 func (p *pulse) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
@@ -220,12 +222,12 @@ func (p *pulse) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 	p.joined = true
 	p.mu.Unlock()
 	if first { // the broker has given it an id: the group can see it
-		p.m.add(line{Event: "joined", PID: os.Getpid(), BootID: bootID()})
+		p.m.add(line.Line{Event: "joined", PID: os.Getpid(), BootID: clock.BootID()})
 	}
 	if kmsg.Key(key) == kmsg.JoinGroup {
-		sent = bootNow() // answered when all have joined, and counted from then
+		sent = int64(clock.Boot()) // answered when all have joined, and counted from then
 	}
-	p.m.add(line{Event: "lease", Lease: sent + int64(p.m.s.lease)})
+	p.m.add(line.Line{Event: "lease", Lease: sent + int64(p.m.s.lease)})
 }
 
 // telling says when this member, leading a classic group, makes a plan.
@@ -235,7 +237,7 @@ type telling struct {
 }
 
 func (t *telling) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
-	t.m.add(line{Event: "leader"})
-	t.m.add(line{Event: "plan"})
+	t.m.add(line.Line{Event: "leader"})
+	t.m.add(line.Line{Event: "plan"})
 	return t.GroupBalancer.MemberBalancer(members)
 }

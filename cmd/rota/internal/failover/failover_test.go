@@ -2,12 +2,12 @@ package failover
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // told makes a history of lines such as "12 c1 handle p0@1": milliseconds, who,
@@ -24,14 +24,14 @@ func told(t *testing.T, text string) *History {
 	return h
 }
 
-func canned(t *testing.T, line string) Line {
+func canned(t *testing.T, text string) line.Line {
 	t.Helper()
-	f := strings.Fields(line)
+	f := strings.Fields(text)
 	at, err := time.ParseDuration(f[0] + "ms")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Line{V: 1, Boot: int64(at), Member: f[1], Session: "s" + f[1], Event: f[2]}
+	l := line.Line{V: line.Version, Boot: int64(at), Member: f[1], Session: "s" + f[1], Event: f[2]}
 	if l.Event == "lease" {
 		end, err := time.ParseDuration(f[3] + "ms")
 		if err != nil {
@@ -286,52 +286,6 @@ func TestSharedWantsEveryPartitionConsumedByWhoIsThere(t *testing.T) {
 	} {
 		if so {
 			t.Error(what + " counts as shared")
-		}
-	}
-}
-
-func TestTailReadsLinesWhenTheyAreWhole(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "c1.jsonl")
-	tail := Follow(name)
-	defer tail.Close()
-	var got []string
-	read := func() {
-		t.Helper()
-		if err := tail.Read(func(l Line) { got = append(got, l.Event) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read() // there is no file yet
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, step := range []struct {
-		write string
-		want  []string
-	}{
-		{"", nil},
-		{`{"v":1,"event":"a"}` + "\n" + `{"v":1,"ev`, []string{"a"}},
-		{`ent":"b"}`, []string{"a"}},
-		{"\n\n", []string{"a", "b"}},
-		{strings.Repeat(`{"v":1,"event":"c"}`+"\n", 10_000), append([]string{"a", "b"}, slices.Repeat([]string{"c"}, 10_000)...)},
-		{`{"v":1,"event":"cut short`, nil},
-	} {
-		f.WriteString(step.write)
-		read()
-		if step.want != nil && !slices.Equal(got, step.want) {
-			t.Errorf("after %.40q: %d lines, want %d", step.write, len(got), len(step.want))
-		}
-	}
-	if len(got) != 10_002 {
-		t.Errorf("%d lines", len(got))
-	}
-	for _, bad := range []string{"nonsense", `{"v":2,"event":"a"}`} {
-		file := filepath.Join(t.TempDir(), "bad")
-		os.WriteFile(file, []byte(bad+"\n"), 0o644)
-		if err := Follow(file).Read(func(Line) {}); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }

@@ -1,14 +1,20 @@
+// Package failover computes, from the event lines of a group's processes, how
+// long partitions stay without an owner at work when members come and go. It
+// starts nothing and reads no clock: whatever wrote the lines, the figures mean
+// the same.
 package failover
 
 import (
 	"slices"
+
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // A History is what the processes of one run have told so far.
 type History struct {
 	parts   map[string]*part
 	holds   map[hold]*hold
-	marks   []Line // all but those of single messages
+	marks   []line.Line // all but those of single messages
 	changed int64
 	n       int // messages handled
 }
@@ -39,7 +45,7 @@ func NewHistory() *History {
 }
 
 // Add takes a line. Those of one member come in order; of two, as they are read.
-func (h *History) Add(l Line) {
+func (h *History) Add(l line.Line) {
 	switch l.Event {
 	case "settled", "refused", "work":
 		return
@@ -81,7 +87,7 @@ func (h *History) Add(l Line) {
 	}
 }
 
-func (h *History) hold(l Line) *hold {
+func (h *History) hold(l line.Line) *hold {
 	key := hold{l.Partition, l.Session, l.Member, l.Token}
 	if h.holds[key] == nil {
 		h.holds[key] = &key
@@ -103,18 +109,18 @@ func (h *History) Done(partition string) int {
 }
 
 // Last is a member's newest line of a kind; false if there is none.
-func (h *History) Last(event, member string) (Line, bool) {
+func (h *History) Last(event, member string) (line.Line, bool) {
 	for i := len(h.marks) - 1; i >= 0; i-- {
 		if l := h.marks[i]; l.Event == event && l.Member == member {
 			return l, true
 		}
 	}
-	return Line{}, false
+	return line.Line{}, false
 }
 
 // Leader is who said last that it leads; "" if nobody does.
 func (h *History) Leader() string {
-	var newest Line
+	var newest line.Line
 	for _, l := range h.marks {
 		if l.Event == "leader" && l.Boot >= newest.Boot {
 			newest = l

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // An Episode is one thing that was done to a group, from the instant before it
@@ -58,7 +60,7 @@ func (h *History) Measure(e Episode) (Sample, error) {
 	end := begin
 	if len(e.Left) > 0 {
 		for _, name := range e.Left {
-			gone, ok := h.Last(Gone, name)
+			gone, ok := h.Last(line.Gone, name)
 			if !ok {
 				return s, fmt.Errorf("%s: no line tells that %s has ended", e.Event, name)
 			}
@@ -101,7 +103,7 @@ func (h *History) clock(e Episode, s *Sample) (begin, plan int64, err error) {
 			plan = max(plan, l.Boot)
 		}
 	}
-	kind := map[bool]string{true: Kill, false: Term}[len(e.Killed) > 0]
+	kind := map[bool]string{true: line.Kill, false: line.Term}[len(e.Killed) > 0]
 	for _, name := range slices.Concat(e.Left, e.Killed) {
 		l, ok := h.Last(kind, name)
 		if !ok {

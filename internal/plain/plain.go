@@ -1,4 +1,5 @@
-package main
+// Package plain makes texts that others wrote safe to print.
+package plain
 
 import (
 	"reflect"
@@ -8,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes a text that others wrote safe for a terminal and for one line: what
+// Text makes a text that others wrote safe for a terminal and for one line: what
 // is not all printable is quoted, with its control and format characters escaped.
 // A partition, a label or the answer of a server could otherwise move the cursor,
 // set the clipboard, or forge lines of a table.
-func plain(s string) string {
+func Text(s string) string {
 	if !utf8.ValidString(s) {
 		return strconv.QuoteToASCII(s)
 	}
@@ -24,23 +25,23 @@ func plain(s string) string {
 	return s
 }
 
-// plains is plain for each of a list.
-func plains(list []string) []string {
+// Texts is Text for each of a list.
+func Texts(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = plain(s)
+		out[i] = Text(s)
 	}
 	return out
 }
 
-// plainLines is plain for each line of a text.
-func plainLines(s string) string {
-	return strings.Join(plains(strings.Split(s, "\n")), "\n")
+// Lines is Text for each line of a text.
+func Lines(s string) string {
+	return strings.Join(Texts(strings.Split(s, "\n")), "\n")
 }
 
-// plainly copies a value with every text in it made plain: whatever a group's
+// Copy copies a value with every text in it made plain: whatever a group's
 // records gain, a table of them cannot forget it.
-func plainly[T any](v T) T {
+func Copy[T any](v T) T {
 	out := reflect.New(reflect.TypeFor[T]()).Elem()
 	copyPlain(out, reflect.ValueOf(v))
 	return out.Interface().(T)
@@ -49,7 +50,7 @@ func plainly[T any](v T) T {
 func copyPlain(to, from reflect.Value) {
 	switch from.Kind() {
 	case reflect.String:
-		to.SetString(plain(from.String()))
+		to.SetString(Text(from.String()))
 	case reflect.Pointer:
 		if !from.IsNil() {
 			to.Set(reflect.New(from.Type().Elem()))

@@ -1,17 +1,20 @@
-package main
+package line
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
-// say puts an event line into words; "" for what people need not be told one by
-// one. name turns a session into a member's name.
-func say(l *line, name func(session string) string) string {
-	l = plainly(l)
+// Say puts the line into words; "" for what people need not be told one by one.
+// name turns a session into a member's name.
+func (l *Line) Say(name func(session string) string) string {
+	l = plain.Copy(l)
 	called := name
-	name = func(session string) string { return plain(called(session)) }
+	name = func(session string) string { return plain.Text(called(session)) }
 	what := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
 	switch l.Event {
 	case "joined":
@@ -46,8 +49,10 @@ func say(l *line, name func(session string) string) string {
 		return "cannot use the store" + because(l)
 	case "store_back":
 		return "reaches the store again"
+	case "writes_lost":
+		return "ends this session: the store has lost acknowledged writes"
 	case "condition":
-		return "note" + because(l)
+		return "note: " + rota.ConditionInfo{Partition: l.Partition, Text: l.Because}.String()
 	case "error":
 		return fmt.Sprintf("could not handle message %s of %s, attempt %d%s", l.Message, what, l.Attempt, because(l))
 	case "missed":
@@ -58,16 +63,16 @@ func say(l *line, name func(session string) string) string {
 	return ""
 }
 
-func because(l *line) string {
+func because(l *Line) string {
 	if l.Because == "" {
 		return ""
 	}
 	return ": " + l.Because
 }
 
-func sayPlan(l *line) string {
+func sayPlan(l *Line) string {
 	out := fmt.Sprintf("makes plan %d", l.Plan)
-	if w := planWords(l.Because); w != "" {
+	if w := Causes(l.Causes); w != "" {
 		out += ", because " + w
 	}
 	switch {
@@ -83,39 +88,36 @@ func sayPlan(l *line) string {
 	return out
 }
 
-// planWords says why a plan was made: "died (c3), orders" is c3 died and an
-// operator ordered it.
-func planWords(why string) string {
-	words := map[string]struct{ who, what string }{
-		"joined": {"a member", "joined"}, "left": {"a member", "left"}, "died": {"a member", "died"}, "evicted": {"a member", "was evicted"},
-		"orders": {"an operator", "ordered it"}, "roster": {"the partitions", "changed"}, "ownerless": {"a partition", "had no owner"},
-		"returned": {"a member", "came back"},
+// Causes says why a plan was made: c3 died and an operator ordered it.
+func Causes(causes []rota.Cause) string {
+	words := map[rota.Why]struct{ who, what string }{
+		rota.WhyJoined: {"a member", "joined"}, rota.WhyLeft: {"a member", "left"}, rota.WhyDied: {"a member", "died"},
+		rota.WhyEvicted: {"a member", "was evicted"}, rota.WhyReturned: {"a member", "came back"}, rota.WhyOrders: {"an operator", "ordered it"},
+		rota.WhyRoster: {"the partitions", "changed"}, rota.WhyOwnerless: {"a partition", "had no owner"},
 	}
 	var out []string
-	for w := range strings.SplitSeq(why, ", ") {
-		w, names, _ := strings.Cut(w, " (")
-		s, ok := words[w]
-		switch {
-		case w == "":
+	for _, c := range causes {
+		w, known := words[c.Why]
+		if !known {
+			out = append(out, plain.Text(string(c.Why)))
 			continue
-		case !ok:
-			out = append(out, w)
-			continue
-		case names != "":
-			s.who = naming(strings.Fields(strings.TrimSuffix(names, ")")))
 		}
-		out = append(out, s.who+" "+s.what)
+		if len(c.Members) > 0 {
+			w.who = naming(plain.Texts(c.Members), c.More)
+		}
+		out = append(out, w.who+" "+w.what)
 	}
 	return strings.Join(out, " and ")
 }
 
-// naming joins names: a, b and c. What comes as "and 7 more" stays so.
-func naming(names []string) string {
-	if n := len(names); n > 3 && names[n-1] == "more" {
-		return strings.Join(names[:n-3], ", ") + " " + strings.Join(names[n-3:], " ")
+// naming joins names: a, b and c, or a, b, c and 7 more.
+func naming(names []string, more int) string {
+	last := len(names) - 1
+	switch {
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	case last == 0:
+		return names[0]
 	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return strings.Join(names, "")
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

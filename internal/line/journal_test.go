@@ -1,4 +1,4 @@
-package main
+package line
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,19 +15,19 @@ import (
 // A disk that is too slow costs lines, never a heartbeat, and the file says so.
 func TestASlowJournalCountsWhatItMisses(t *testing.T) {
 	r, w := io.Pipe()
-	j, err := openJournal("-", "g", false, w)
+	j, err := OpenJournal("-", "g", false, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const all = 1<<16 + 5000
 	for range all {
-		j.take(rota.Event{Kind: rota.EventStart, Time: time.Now(), Member: "c1", Session: "s", Partition: "q0", Token: 1, Left: time.Second})
+		j.Take(rota.Event{Kind: rota.EventStart, Time: time.Now(), Member: "c1", Session: "s", Partition: "q0", Token: 1, Left: time.Second})
 	}
 	got := make(chan int)
 	go func() {
 		n := 0
 		for d := json.NewDecoder(r); ; {
-			var l line
+			var l Line
 			if d.Decode(&l) != nil {
 				got <- n
 				return
@@ -38,7 +37,7 @@ func TestASlowJournalCountsWhatItMisses(t *testing.T) {
 				continue
 			}
 			n++
-			if l.V != lineVersion || l.Boot <= 0 || l.Lease-l.Boot != int64(time.Second) || l.Group != "g" {
+			if l.V != Version || l.Boot <= 0 || l.Lease-l.Boot != int64(time.Second) || l.Group != "g" {
 				t.Errorf("a line like %+v", l)
 			}
 		}
@@ -46,7 +45,7 @@ func TestASlowJournalCountsWhatItMisses(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	j.take(rota.Event{Kind: rota.EventStop, Time: time.Now()}) // too late, and harmless
+	j.Take(rota.Event{Kind: rota.EventStop, Time: time.Now()}) // too late, and harmless
 	w.Close()
 	if n := <-got; n != all {
 		t.Errorf("%d lines written or counted as missed, of %d", n, all)
@@ -55,13 +54,13 @@ func TestASlowJournalCountsWhatItMisses(t *testing.T) {
 
 func TestJournalTracesOnlyWhenAsked(t *testing.T) {
 	for _, trace := range []bool{false, true} {
-		var out lockedBuffer
-		j, err := openJournal("-", "g", trace, &out)
+		var out strings.Builder // read after the journal is closed
+		j, err := OpenJournal("-", "g", trace, &out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		j.take(rota.Event{Kind: rota.EventHandle, Time: time.Now(), Partition: "q0"})
-		j.take(rota.Event{Kind: rota.EventGrant, Time: time.Now(), Partition: "q0"})
+		j.Take(rota.Event{Kind: rota.EventHandle, Time: time.Now(), Partition: "q0"})
+		j.Take(rota.Event{Kind: rota.EventGrant, Time: time.Now(), Partition: "q0"})
 		j.Close()
 		if got := strings.Count(out.String(), "\n"); (got == 2) != trace {
 			t.Errorf("trace %v: %s", trace, &out)
@@ -85,34 +84,10 @@ func TestEventLinesAreDocumented(t *testing.T) {
 			t.Errorf("docs/events.md does not tell of the event %s", k)
 		}
 	}
-	for f := range reflect.TypeFor[line]().Fields() {
+	for f := range reflect.TypeFor[Line]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !strings.Contains(string(b), "`"+name+"`") {
 			t.Errorf("docs/events.md does not tell of the field %s", name)
 		}
 	}
-}
-
-// The clock of event lines keeps order and agrees with the machine's, however
-// often the process is put aside.
-func TestBootTimesKeepOrder(t *testing.T) {
-	var c clocks
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			var last time.Duration
-			for range 20000 {
-				floor := bootNow()
-				now := time.Now()
-				ceiling := bootNow()
-				got := c.boot(now)
-				if got < last || got < floor-100*time.Microsecond || got > ceiling+100*time.Microsecond {
-					t.Errorf("%v after %v, between %v and %v", got, last, floor, ceiling)
-					return
-				}
-				last = got - 100*time.Microsecond
-			}
-		})
-	}
-	wg.Wait()
 }

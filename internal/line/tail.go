@@ -1,4 +1,4 @@
-package failover
+package line
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func (t *Tail) cut(take func(Line)) error {
 			break
 		}
 		if text := bytes.TrimSpace(t.rest[at : at+n]); len(text) > 0 {
-			l, err := ParseLine(text)
+			l, err := Parse(text)
 			if err != nil {
 				return &fs.PathError{Op: "follow", Path: t.name, Err: err}
 			}
