@@ -23,6 +23,7 @@ var guards = map[string]func(fs.FS) []string{
 	"modules": modules,
 	"words":   words,
 	"places":  places,
+	"because": because,
 }
 
 func TestHouse(t *testing.T) {
@@ -330,6 +331,11 @@ replace (
 		{"words", "internal/plan/plan.go", "plan\n", "plan\n\nvar workerCount int\n", `internal/plan/plan.go:3: "worker", say member`},
 		{"words", "internal/plan/plan.go", "plan\n", "plan\n\n// Shards are many.\n", `"Shards", say partition`},
 		{"words", "docs/x.md", "", "the numShard field", `docs/x.md:1: "Shard", say partition`},
+
+		{"because", "doc.go", "", "", ""},
+		{"because", "internal/plan/plan.go", "plan\n", "plan\nfunc f(e struct{ Because string }) { e.Because = \"\" }\n", ""},
+		{"because", "internal/plan/plan.go", "plan\n", "plan\nfunc f(e struct{ Because string }) bool { return e.Because == \"\" }\n", "internal/plan/plan.go:2: reads Because"},
+		{"because", "internal/plan/plan.go", "plan\n", "plan\nfunc f(e struct{ Because string }) { e.Because += \"\" }\n", "internal/plan/plan.go:2: reads Because"},
 
 		{"places", "README.md", "", "", ""},
 		{"places", "README.md", "No", "See /wo" + "rk/main. No", "README.md:1: names"},

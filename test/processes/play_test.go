@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scenario"
