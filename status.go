@@ -212,24 +212,31 @@ const (
 	WaitStart WaitFor = "start" // the source to confirm its start
 )
 
+// newStatus has nothing to show yet; in JSON that is [] and {}, not null.
+func newStatus(group string, store Store) Status {
+	return Status{Group: group, Class: classOf(store), Members: []MemberInfo{}, Partitions: []PartitionInfo{}, Waits: []Wait{},
+		Conditions: []ConditionInfo{}, History: []PlanInfo{},
+		Orders: OrdersInfo{Paused: []string{}, Drains: []string{}, Pins: map[string]string{}, Bans: map[string][]string{}, Log: []OrderInfo{}}}
+}
+
 // Status is the group as this member sees it: the newest plan it knows. It waits
 // until Run can answer, or returns what there is if Run has not begun or is
 // over.
 func (m *Member) Status() Status {
 	if !m.ran.Load() {
-		return Status{Group: m.cfg.Group}
+		return newStatus(m.cfg.Group, m.cfg.Store)
 	}
 	ask := make(chan Status, 1)
 	select {
 	case m.asks <- ask:
 		return <-ask
 	case <-m.ended:
-		return Status{Group: m.cfg.Group}
+		return newStatus(m.cfg.Group, m.cfg.Store)
 	}
 }
 
 func (s *session) status() Status {
-	st := Status{Group: s.m.cfg.Group, Class: classOf(s.m.cfg.Store)}
+	st := newStatus(s.m.cfg.Group, s.m.cfg.Store)
 	st.fill(s.node.Plan(), s.node.Roster(), s.node.Members(), s.node.Leads())
 	return st
 }
@@ -241,7 +248,7 @@ var ErrUnreadable = errors.New("rota: the record cannot be read")
 // cannot be read is left out and told in Conditions; without the plan there is
 // nothing to tell: ErrUnreadable.
 func Inspect(ctx context.Context, store Store, group string) (Status, error) {
-	st := Status{Group: group, Class: classOf(store)}
+	st := newStatus(group, store)
 	var plan *record.Plan
 	var roster *record.Roster
 	var members []*record.Member
@@ -289,8 +296,6 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 // fill tells the plan. All says that members holds the record of every member there
 // is: followers watch their leader's only, and cannot tell what the others wait for.
 func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.Member, all bool) {
-	s.Members, s.Partitions, s.Waits = []MemberInfo{}, []PartitionInfo{}, []Wait{} // in JSON [], not null
-	s.Conditions, s.History = list(s.Conditions), []PlanInfo{}
 	if p == nil {
 		return
 	}
@@ -375,20 +380,13 @@ func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts ma
 	}
 }
 
-// list is xs, and [] in JSON if there are none.
-func list[T any](xs []T) []T {
-	if xs == nil {
-		return []T{}
-	}
-	return xs
-}
-
 func (s *Status) order(o *record.Orders) {
 	if o == nil {
-		o = &record.Orders{}
+		return
 	}
-	s.Orders = OrdersInfo{Ver: o.Ver, Freeze: o.Freeze, Paused: list(o.Pauses), Drains: list(o.Drains),
-		Pins: map[string]string{}, Bans: map[string][]string{}, Log: []OrderInfo{}}
+	s.Orders.Ver, s.Orders.Freeze = o.Ver, o.Freeze
+	s.Orders.Paused = append(s.Orders.Paused, o.Pauses...)
+	s.Orders.Drains = append(s.Orders.Drains, o.Drains...)
 	for _, p := range o.Pins {
 		s.Orders.Pins[p.Partition] = p.Member
 	}
