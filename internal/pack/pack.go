@@ -167,9 +167,15 @@ func (k *Packer) reason(said *Result, open int) string {
 	default:
 		w = append(w, " on "...)
 		w = strconv.AppendInt(w, int64(said.Used), 10)
-		if len(said.Over) > 0 {
-			w = append(w, ", of which more members would not relieve "...)
-			w = strconv.AppendInt(w, int64(len(said.Over)), 10)
+		if over := len(said.Over); over > 0 {
+			w = append(w, "; "...)
+			w = strconv.AppendInt(w, int64(over), 10)
+			if over == 1 {
+				w = append(w, " stays"...)
+			} else {
+				w = append(w, " stay"...)
+			}
+			w = append(w, " overloaded however many members there are"...)
 		}
 	}
 	if k.words = w; string(w) != k.why {

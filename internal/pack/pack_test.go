@@ -96,7 +96,11 @@ func TestPackSaysWhatItDid(t *testing.T) {
 	if said.Used != 4 || said.Moves != 2 || math.Abs(said.Moved-1.6) > 1e-9 || len(said.Over) != 1 {
 		t.Errorf("%+v", said)
 	}
-	if want := "4.1 members' worth of load on 4, of which more members would not relieve 1"; said.Why != want {
+	if want := "4.1 members' worth of load on 4; 1 stays overloaded however many members there are"; said.Why != want {
+		t.Errorf("why: %q, want %q", said.Why, want)
+	}
+	_, said = Pack(make([]plan.Member, 3), owned(0, 1, 2), speeds(150, 150, 50), nil)
+	if want := "3.5 members' worth of load on 3; 2 stay overloaded however many members there are"; said.Why != want {
 		t.Errorf("why: %q, want %q", said.Why, want)
 	}
 }
