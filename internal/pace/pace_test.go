@@ -220,3 +220,18 @@ func TestWhereHandlersAreSlowTheAbsentHaveLonger(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkTurn is what the gate adds to each message of a partition that need
+// not wait.
+func BenchmarkTurn(b *testing.B) {
+	var g Gate
+	turn := g.Join()
+	ctx := b.Context()
+	for b.Loop() {
+		at, err := turn.Wait(ctx, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		turn.Done(at, 1)
+	}
+}
