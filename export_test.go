@@ -57,12 +57,8 @@ func (m *Member) LastPlan() Event {
 	return Event{}
 }
 
-// Unpaced turns the equal rate of partitions off.
-func Unpaced() (undo func()) {
-	old := ahead
-	ahead = 1 << 40
-	return func() { ahead = old }
-}
+// Unpaced turns the equal rate of the member's partitions off.
+func (m *Member) Unpaced() { m.ahead = 1 << 40 }
 
 // CheckTiming is what New asks of a lease, a heartbeat and the time it takes to
 // stop, which no Config can set.

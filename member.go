@@ -45,6 +45,7 @@ type Member struct {
 	asks     chan chan Status
 	cur      atomic.Pointer[session]
 	hold     func() // tests freeze a member by blocking here
+	ahead    int64  // pace.Gate.Ahead; set by tests only
 	listed   bool   // the source has answered once; the session's own
 	toldOnce toldOnce
 	joins    int // sessions so far, the running one included

@@ -22,6 +22,7 @@ type uneven struct {
 	work    map[string]time.Duration // what the handler takes; a microsecond if nothing is said
 	mu      sync.Mutex
 	left    map[string]int
+	unpaced bool // serve it without the gate
 }
 
 const (
@@ -121,6 +122,9 @@ func serve(t *testing.T, u *uneven, odd func(ctx context.Context, n int)) (handl
 	if err != nil {
 		t.Fatal(err)
 	}
+	if u.unpaced {
+		m.Unpaced()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	began := time.Now()
 	done := make(chan error)
@@ -181,10 +185,10 @@ func TestS0_01_SlowHandlersAreServedAtAnEqualRate(t *testing.T) {
 	})
 }
 
-// The same without the pacer: the tests above would fail.
+// The same without the gate: the tests above would fail.
 func TestS0_01_UnpacedTheRatesDiffer(t *testing.T) {
-	defer rota.Unpaced()()
 	for _, u := range []*uneven{newUneven(), laborious()} {
+		u.unpaced = true
 		synctest.Test(t, func(t *testing.T) {
 			handled, _ := serve(t, u, nil)
 			if s := spread(handled); s <= 0.05 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/pace"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -43,7 +44,7 @@ type run struct {
 	begun atomic.Bool  // the source has confirmed this call of Consume
 	busy  atomic.Int32 // handlers at work
 	moved atomic.Int64 // messages handled
-	seat  *seat        // its place at the gate of equal rate
+	turn  *pace.Turn   // at the gate of equal rate
 	named time.Time    // when Abort was last told of it; the loop's
 }
 
@@ -51,7 +52,7 @@ func (s *session) startRun(a *core.Action) {
 	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
 	r.meta.set(s.metaOf(a.ID))
-	r.seat = s.pace.join()
+	r.turn = s.pace.Join()
 	s.runs[a.ID] = r
 	s.tellRun(EventGrant, r, "")
 	s.goDo(r.live)
@@ -121,7 +122,7 @@ func (r *run) live() {
 		r.over.Store(true)
 		r.lost.Store(true) // for whoever kept the Ownership: the next owner may start now
 		r.cancel()
-		r.seat.leave()
+		r.turn.Leave()
 		r.s.tellRun(EventDrained, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
 	}()
@@ -242,7 +243,7 @@ func (r *run) failed(msg *Message, err error) error {
 // holds, and counts it as busy. The lease is asked last: whoever then finds
 // nobody busy after its end knows that nobody will be.
 func (r *run) enter(ctx context.Context) (at time.Time, err error) {
-	at, err = r.seat.wait(r.ctx, r.stop)
+	at, err = r.turn.Wait(r.ctx, r.stop)
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
 		return at, ErrLost
 	}
@@ -263,13 +264,13 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 func (r *run) leave(at time.Time, n int) {
 	r.busy.Add(-1)
 	r.moved.Add(int64(n))
-	r.seat.back(at, n)
+	r.turn.Done(at, n)
 }
 
 // pause waits before another try; a stop ends the wait, and the message goes
 // back.
 func (r *run) pause(d time.Duration) error {
-	r.seat.rest()
+	r.turn.Rest()
 	select {
 	case <-time.After(d):
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/pace"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -36,7 +37,7 @@ type session struct {
 	heard atomic.Int64 // core.Time of the store's last answer
 	mute  atomic.Bool  // it does not answer
 	runs  map[record.ID]*run
-	pace  pacer
+	pace  pace.Gate
 
 	watches map[string]context.CancelFunc
 	roster  *record.Roster
@@ -62,7 +63,7 @@ type session struct {
 
 func newSession(m *Member) *session {
 	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256),
-		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}}
+		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	cfg := &core.Config{
 		Session:  s.id,

@@ -6,6 +6,12 @@ import (
 	"github.com/rota-dev/rota"
 )
 
+// A checker for linearizability of our own, though there is porcupine: the root
+// module may require nothing, and the suites for drivers are part of it. porcupine
+// checks this checker: test/porcupine_test.go, in a module that may require it,
+// gives both the same histories, good ones and bad ones, and fails if they
+// disagree.
+
 // judge says what is wrong with the history of one cell. Revisions make that
 // simple where linearizability in general is hard: a write names the version it
 // replaced, so the successful ones hang together in chains, each from a creation

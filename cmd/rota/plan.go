@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/bench"
-	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/pack"
 	"github.com/spf13/cobra"
 )
 
@@ -23,7 +23,7 @@ type planFlags struct {
 }
 
 func planCmd() *cobra.Command {
-	f := &planFlags{output: "table", price: plan.DefaultPrice, strategies: []string{"pack", "spread", "range"}}
+	f := &planFlags{output: "table", price: pack.DefaultPrice, strategies: []string{"pack", "spread", "range"}}
 	cmd := &cobra.Command{
 		Use:   "plan --trace FILE --capacity NUMBER",
 		Short: "Replay speeds of your own: how many members would it take?",

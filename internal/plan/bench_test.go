@@ -1,8 +1,10 @@
-package plan
+package plan_test
 
 import (
 	"math/rand/v2"
 	"testing"
+
+	. "github.com/rota-dev/rota/internal/plan"
 )
 
 func bench(b *testing.B, strategy func(*Planner) strategy, members []Member, parts []Partition) {

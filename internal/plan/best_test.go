@@ -1,9 +1,11 @@
-package plan
+package plan_test
 
 import (
 	"cmp"
 	"slices"
 	"testing"
+
+	. "github.com/rota-dev/rota/internal/plan"
 )
 
 // A score is what strategies compare plans by: less is better.

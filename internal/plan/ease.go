@@ -9,11 +9,11 @@ import (
 // the other. mend would come to the same end, but a cycle at a time, which takes long
 // where bans divide a large group into worlds of their own.
 func (p *Planner) ease() {
-	p.top = grow(p.top, len(p.seats))
+	p.top = grow(p.top, len(p.states))
 	p.under = grow(p.under, len(p.parts))
 	least := int32(math.MaxInt32 - 2) // on anyone with room; it can only grow
 	for _, m := range p.opens {
-		if s := &p.seats[m]; s.load < s.limit {
+		if s := &p.states[m]; s.load < s.limit {
 			least = min(least, s.load)
 		}
 	}
@@ -39,7 +39,7 @@ func (p *Planner) easeGroup(avoid []int32, least int32) {
 	fullest := int32(0)
 	for _, i := range p.group {
 		if m := p.dst[i]; m != None {
-			fullest = max(fullest, p.seats[m].load)
+			fullest = max(fullest, p.states[m].load)
 		}
 	}
 	if fullest < least+2 {
@@ -84,16 +84,16 @@ func (p *Planner) handOver() bool {
 		}
 	}
 	for _, m := range p.doors {
-		if s := &p.seats[m]; s.load < s.limit && (to == None || s.load < p.seats[to].load) {
+		if s := &p.states[m]; s.load < s.limit && (to == None || s.load < p.states[to].load) {
 			to = m
 		}
 	}
-	if from == None || to == None || p.seats[from].load < p.seats[to].load+2 {
+	if from == None || to == None || p.states[from].load < p.states[to].load+2 {
 		return false
 	}
 	i := p.top[from]
 	p.top[from] = p.under[i]
-	p.seats[from].load--
+	p.states[from].load--
 	p.put(i, to)
 	return true
 }
@@ -102,6 +102,6 @@ func (p *Planner) handOver() bool {
 // has more, or as many and b would have to give up something that is at home.
 func (p *Planner) givesFirst(a, b int32) bool {
 	return cmp.Or(
-		cmp.Compare(p.seats[a].load, p.seats[b].load),
+		cmp.Compare(p.states[a].load, p.states[b].load),
 		cmp.Compare(p.leave(p.top[b]), p.leave(p.top[a]))) >= 0
 }

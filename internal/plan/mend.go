@@ -65,9 +65,9 @@ type node struct {
 const far = math.MaxInt64
 
 func (p *Planner) mend(even bool) {
-	p.nowhere = int32(len(p.seats))
+	p.nowhere = int32(len(p.states))
 	p.scales = p.nowhere + 1
-	p.nodes = grow(p.nodes, len(p.seats)+2)
+	p.nodes = grow(p.nodes, len(p.states)+2)
 
 	// Each must outweigh all that a cycle can gain of the lesser kinds.
 	unit := int64(len(p.nodes)) + 1
@@ -184,7 +184,7 @@ func (p *Planner) relax() bool {
 	}
 	for _, m := range p.opens {
 		for _, c := range p.order {
-			if c == 0 || !banned(p.parts[p.sample[c]].Avoid, m) {
+			if c == 0 || !p.parts[p.sample[c]].Avoids(m) {
 				changed = p.reach(m, p.best[c]) || changed
 				break
 			}
@@ -224,14 +224,14 @@ func (p *Planner) rank() {
 func (p *Planner) weigh() bool {
 	changed := p.reach(p.scales, step{p.nodes[p.nowhere].in.cost + p.place, p.nowhere, None})
 	for _, m := range p.opens {
-		if s := &p.seats[m]; s.load < s.limit {
+		if s := &p.states[m]; s.load < s.limit {
 			changed = p.reach(p.scales, step{p.nodes[m].in.cost + p.even*int64(2*s.load+1), m, None}) || changed
 		}
 	}
 	cost := p.nodes[p.scales].in.cost
 	changed = p.reach(p.nowhere, step{cost - p.place, p.scales, None}) || changed
 	for _, m := range p.opens {
-		changed = p.reach(m, step{cost - p.even*int64(2*p.seats[m].load-1), p.scales, None}) || changed
+		changed = p.reach(m, step{cost - p.even*int64(2*p.states[m].load-1), p.scales, None}) || changed
 	}
 	return changed
 }
@@ -274,9 +274,9 @@ func (p *Planner) goRound(v int32) {
 		case in.part != None:
 			p.dst[in.part] = v
 		case v == p.scales && in.from != p.nowhere:
-			p.seats[in.from].load++
+			p.states[in.from].load++
 		case in.from == p.scales && v != p.nowhere:
-			p.seats[v].load--
+			p.states[v].load--
 		}
 		if v = in.from; v == start {
 			return

@@ -18,18 +18,34 @@
 //   - nobody is given more than its Limit;
 //   - as many partitions as possible are placed.
 //
-// What is left to choose is the strategy's: see Spread, Range and Pack.
+// What is left to choose is the strategy's: see Spread and Range here, and
+// package pack, which builds on Draft and Complete.
 package plan
+
+import (
+	"math"
+	"slices"
+)
 
 // None says that a partition has no owner, no pin, or nobody to go to.
 const None = -1
 
 // A Member is one that partitions may be placed on, in joining order.
 type Member struct {
-	Limit    int     // most partitions it may own; 0 or less means no limit
-	Capacity float64 // how much it is to be given, for Pack; 0 means Packing.Capacity
-	Closed   bool    // drained: owns nothing, and pins to it are ignored
-	Reserved bool    // absent but expected back: keeps what it has, gets nothing more, gives nothing up; wins over Closed
+	Limit    int  // most partitions it may own; 0 or less means no limit
+	Closed   bool // drained: owns nothing, and pins to it are ignored
+	Reserved bool // absent but expected back: keeps what it has, gets nothing more, gives nothing up; wins over Closed
+}
+
+// Open reports whether partitions may be given to m.
+func (m *Member) Open() bool { return !m.Closed && !m.Reserved }
+
+// Most is the Limit as a number to compare with: very large if there is none.
+func (m *Member) Most() int32 {
+	if 0 < m.Limit && m.Limit < math.MaxInt32 {
+		return int32(m.Limit)
+	}
+	return math.MaxInt32
 }
 
 // A Partition is what is to be placed. Indexes that name no member count as None.
@@ -39,6 +55,16 @@ type Partition struct {
 	Off   bool    // paused or removed: placed nowhere
 	Stay  bool    // frozen: keeps its Owner if that is open and not banned, whatever the balance
 	Avoid []int32 // members it must not be on, sorted
+}
+
+// Avoids reports whether q is banned from member m. Almost all lists of bans are
+// too short for a binary search to pay.
+func (q *Partition) Avoids(m int32) bool {
+	if len(q.Avoid) > 16 {
+		_, found := slices.BinarySearch(q.Avoid, m)
+		return found
+	}
+	return slices.Contains(q.Avoid, m)
 }
 
 // Spread evens out how many partitions each member has: it makes the counts,
@@ -79,20 +105,21 @@ type Planner struct {
 	parts []Partition // of the plan being made
 	dst   []int32     // the plan being made
 
-	seats []seat  // per member
-	home  []int32 // per partition: where it would rather be, if it may be there
-	free  []int32 // partitions the strategy may place, by ID
-	rest  []int32 // those of them still without a place, by ID
-	tally []int32 // how many members have so many partitions
-	near  []int32 // per partition: in whose range it lies, as an index into opens
-	opens []int32 // open members, in joining order
+	states []state // per member
+	home   []int32 // per partition: where it would rather be, if it may be there
+	free   []int32 // partitions the strategy may place, by ID
+	rest   []int32 // those of them still without a place, by ID
+	tally  []int32 // how many members have so many partitions
+	near   []int32 // per partition: in whose range it lies, as an index into opens
+	opens  []int32 // open members, in joining order
+
+	was []int32 // Complete: the plan to be completed
 
 	mender
-	packer packer
 }
 
-// A seat is what a plan in the making knows of a member.
-type seat struct {
+// A state is what a plan in the making knows of a member.
+type state struct {
 	open  bool  // may be given partitions
 	limit int32 // most it may own
 	load  int32 // how many it has been given
@@ -105,7 +132,7 @@ type seat struct {
 // put gives partition i to member m.
 func (p *Planner) put(i, m int32) {
 	p.dst[i] = m
-	p.seats[m].load++
+	p.states[m].load++
 }
 
 // grow returns s with length n; what is in it is left over from before.

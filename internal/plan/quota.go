@@ -10,7 +10,7 @@ func (p *Planner) setQuotas() {
 	level, extra := p.level(int64(len(p.free)))
 	least, ties := p.fullest(level, extra)
 	for _, m := range p.opens {
-		s := &p.seats[m]
+		s := &p.states[m]
 		s.quota = clamp(level, s)
 		if !s.wants(level) {
 			continue
@@ -30,19 +30,19 @@ func (p *Planner) setQuotas() {
 // may go to would be promised a full share.
 func (p *Planner) setMost() {
 	for _, m := range p.opens {
-		p.seats[m].most = int32(len(p.free))
+		p.states[m].most = int32(len(p.free))
 	}
 	for _, i := range p.free {
 		last := int32(None)
 		for _, m := range p.parts[i].Avoid {
-			if m != last && uint(m) < uint(len(p.seats)) {
-				p.seats[m].most--
+			if m != last && uint(m) < uint(len(p.states)) {
+				p.states[m].most--
 			}
 			last = m
 		}
 	}
 	for _, m := range p.opens {
-		s := &p.seats[m]
+		s := &p.states[m]
 		s.most = max(s.load, min(s.limit, s.load+s.most))
 	}
 }
@@ -65,7 +65,7 @@ func (p *Planner) level(need int64) (level int32, extra int64) {
 // pour counts the partitions it takes to raise everyone to a level.
 func (p *Planner) pour(level int32) (sum int64) {
 	for _, m := range p.opens {
-		s := &p.seats[m]
+		s := &p.states[m]
 		sum += int64(clamp(level, s) - s.load)
 	}
 	return sum
@@ -80,7 +80,7 @@ func (p *Planner) fullest(level int32, extra int64) (least int32, ties int64) {
 	p.tally = grow(p.tally, len(p.parts)+1)
 	clear(p.tally)
 	for _, m := range p.opens {
-		if s := &p.seats[m]; s.wants(level) {
+		if s := &p.states[m]; s.wants(level) {
 			p.tally[s.load+s.have]++
 		}
 	}
@@ -95,10 +95,10 @@ func (p *Planner) fullest(level int32, extra int64) (least int32, ties int64) {
 }
 
 // wants reports whether a member can have one more than the level.
-func (s *seat) wants(level int32) bool {
+func (s *state) wants(level int32) bool {
 	return s.load <= level && level < s.most
 }
 
-func clamp(level int32, s *seat) int32 {
+func clamp(level int32, s *state) int32 {
 	return max(s.load, min(level, s.most))
 }

@@ -4,7 +4,7 @@ package plan
 // fits moves the fewest away, so the plan needs mending only if something found
 // no place although somebody has room.
 func (p *Planner) Range(members []Member, parts []Partition, dst []int32) []int32 {
-	p.settle(members, parts, dst)
+	p.applyRules(members, parts, dst)
 	if len(p.opens) > 0 {
 		p.cut()
 		p.keep()
@@ -19,7 +19,7 @@ func (p *Planner) Range(members []Member, parts []Partition, dst []int32) []int3
 // be there. A member's quota is all it may have.
 func (p *Planner) cut() {
 	for _, m := range p.opens {
-		p.seats[m].quota = p.seats[m].limit
+		p.states[m].quota = p.states[m].limit
 	}
 	all := 0
 	for i := range p.parts {
@@ -37,7 +37,7 @@ func (p *Planner) cut() {
 			k++
 		}
 		p.near[i], p.home[i] = int32(k), p.opens[k]
-		if banned(p.parts[i].Avoid, p.opens[k]) {
+		if p.parts[i].Avoids(p.opens[k]) {
 			p.home[i] = None
 		}
 		n++
@@ -47,7 +47,7 @@ func (p *Planner) cut() {
 // shared reports whether partition i counts when ranges are cut.
 func (p *Planner) shared(i int) bool {
 	m := p.dst[i]
-	return !p.parts[i].Off && (m == None || p.seats[m].open)
+	return !p.parts[i].Off && (m == None || p.states[m].open)
 }
 
 // shift hands the rest, by ID, to the nearest members, and reports whether that
@@ -62,28 +62,20 @@ func (p *Planner) shift() bool {
 		}
 	}
 	p.rest = left
-	if len(left) == 0 {
-		return true
-	}
-	for _, m := range p.opens {
-		if p.seats[m].load < p.seats[m].limit {
-			return false
-		}
-	}
-	return true
+	return len(left) == 0 || !p.anyRoom()
 }
 
 // nearest looks both ways from the range that partition i lies in, for a member
 // that may take it.
 func (p *Planner) nearest(i int32) int32 {
-	k, avoid := int(p.near[i]), p.parts[i].Avoid
+	k, q := int(p.near[i]), &p.parts[i]
 	for d := 1; d < len(p.opens); d++ {
 		for _, at := range [2]int{k - d, k + d} {
 			if at < 0 || at >= len(p.opens) {
 				continue
 			}
 			m := p.opens[at]
-			if p.seats[m].load < p.seats[m].limit && !banned(avoid, m) {
+			if p.states[m].load < p.states[m].limit && !q.Avoids(m) {
 				return m
 			}
 		}

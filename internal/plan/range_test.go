@@ -1,8 +1,10 @@
-package plan
+package plan_test
 
 import (
 	"slices"
 	"testing"
+
+	. "github.com/rota-dev/rota/internal/plan"
 )
 
 // formula is what range would be if members could not refuse.

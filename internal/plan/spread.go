@@ -7,7 +7,7 @@ package plan
 // every quota can be met the plan is the best there is, in linear time. Only
 // when bans leave a quota unmet is it mended.
 func (p *Planner) Spread(members []Member, parts []Partition, dst []int32) []int32 {
-	p.settle(members, parts, dst)
+	p.applyRules(members, parts, dst)
 	p.setQuotas()
 	p.keep()
 	if len(p.rest) > 0 && !p.fill() {
@@ -22,7 +22,7 @@ func (p *Planner) Spread(members []Member, parts []Partition, dst []int32) []int
 func (p *Planner) keep() {
 	p.rest = grow(p.rest, len(p.free))[:0]
 	for _, i := range p.free {
-		if m := p.home[i]; m != None && p.seats[m].load < p.seats[m].quota {
+		if m := p.home[i]; m != None && p.states[m].load < p.states[m].quota {
 			p.put(i, m)
 		} else {
 			p.rest = append(p.rest, i)
@@ -37,9 +37,9 @@ func (p *Planner) fill() bool {
 	first := p.chain()
 	left := p.rest[:0]
 	for _, i := range p.rest {
-		avoid, at := p.parts[i].Avoid, &first
-		for *at != None && banned(avoid, *at) {
-			at = &p.seats[*at].next
+		q, at := &p.parts[i], &first
+		for *at != None && q.Avoids(*at) {
+			at = &p.states[*at].next
 		}
 		m := *at
 		if m == None {
@@ -47,7 +47,7 @@ func (p *Planner) fill() bool {
 			continue
 		}
 		p.put(i, m)
-		if s := &p.seats[m]; s.load == s.quota {
+		if s := &p.states[m]; s.load == s.quota {
 			*at = s.next
 		}
 	}
@@ -60,7 +60,7 @@ func (p *Planner) chain() int32 {
 	first := int32(None)
 	for k := len(p.opens) - 1; k >= 0; k-- {
 		m := p.opens[k]
-		if s := &p.seats[m]; s.load < s.quota {
+		if s := &p.states[m]; s.load < s.quota {
 			s.next, first = first, m
 		}
 	}
@@ -86,13 +86,13 @@ func (p *Planner) crowd() {
 func (p *Planner) emptiest(i int32) int32 {
 	best := int32(None)
 	for _, m := range p.opens {
-		s := &p.seats[m]
+		s := &p.states[m]
 		if best != None {
-			if b := &p.seats[best]; s.load > b.load || s.load == b.load && m != p.home[i] {
+			if b := &p.states[best]; s.load > b.load || s.load == b.load && m != p.home[i] {
 				continue
 			}
 		}
-		if s.load < s.limit && !banned(p.parts[i].Avoid, m) {
+		if s.load < s.limit && !p.parts[i].Avoids(m) {
 			best = m
 		}
 	}

@@ -1,9 +1,11 @@
-package plan
+package plan_test
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	. "github.com/rota-dev/rota/internal/plan"
 )
 
 func TestSpreadReadsNaturally(t *testing.T) {

@@ -10,6 +10,10 @@ import (
 // them, each row keeps what it has above base in width little-endian bytes, and
 // width is the least that serves; none if all are equal. Fixed width is what lets
 // a member look at its own rows only.
+//
+// Scans go entry by entry. Scans of 8 bytes at once open a plan of 10,000 rows in
+// 30 µs instead of 75 µs (BenchmarkOpenMine), which a member gains once per plan:
+// too little for 47 lines of masks.
 type column struct {
 	base  uint64
 	rows  int
@@ -45,39 +49,14 @@ func last(entry []byte) (v uint64) {
 	return v
 }
 
-// lanes are the masks to work on all entries of one word at once, for the widths
-// that divide it: ones and highs have the lowest and the highest bit of each lane,
-// even has every other lane, tops the highest bit of each pair of lanes; shift
-// divides by the width.
-var lanes = [9]struct {
-	ones, highs, even, tops uint64
-	shift                   uint8
-}{
-	1: {0x0101010101010101, 0x8080808080808080, 0x00ff00ff00ff00ff, 0x8000800080008000, 0},
-	2: {0x0001000100010001, 0x8000800080008000, 0x0000ffff0000ffff, 0x8000000080000000, 1},
-	4: {0x0000000100000001, 0x8000000080000000, 0x00000000ffffffff, 0x8000000000000000, 2},
-}
-
 // tight says whether base and width are the only right ones: some entry is zero,
 // and some entry needs its highest byte.
 func (c *column) tight() (base, width bool) {
 	if c.width == 0 {
 		return true, true
 	}
-	off, narrow := 0, c.mask>>8
-	if m := &lanes[c.width]; m.ones != 0 {
-		// Subtracting one sets a lane's highest bit, where it was not set before,
-		// only if some lane is zero.
-		ones, highs, large := m.ones, m.highs, ^(m.ones * narrow)
-		var zero, wide uint64
-		for ; off+8 <= len(c.data) && (zero == 0 || wide == 0); off += 8 {
-			v := binary.LittleEndian.Uint64(c.data[off:])
-			zero |= (v - ones) &^ v & highs
-			wide |= v & large
-		}
-		base, width = zero != 0, wide != 0
-	}
-	for ; off < len(c.data) && !(base && width); off += c.width {
+	narrow := c.mask >> 8
+	for off := 0; off < len(c.data) && !(base && width); off += c.width {
 		v := load(c.data, off, c.width, c.mask)
 		base, width = base || v == 0, width || v > narrow
 	}
@@ -89,21 +68,9 @@ func (c *column) within(limit uint64) bool {
 	if c.mask <= limit {
 		return true
 	}
-	off, top := 0, uint64(0)
-	if m := &lanes[c.width]; m.ones != 0 {
-		// Of a pair of lanes, one of them blanked, the highest bit survives the
-		// subtraction from top+limit only if the other lane is not above limit.
-		even, limits, kept, lane := m.even, m.tops|m.ones&m.even*limit, m.tops, uint(8*c.width)
-		for ; off+8 <= len(c.data); off += 8 {
-			v := binary.LittleEndian.Uint64(c.data[off:])
-			kept &= (limits - v&even) & (limits - v>>(lane&63)&even)
-		}
-		if kept != m.tops {
-			return false
-		}
-	}
+	top := uint64(0)
 	data, width, mask := c.data, c.width, c.mask
-	for ; off < len(data); off += width {
+	for off := 0; off < len(data); off += width {
 		top = max(top, load(data, off, width, mask))
 	}
 	return top <= limit
@@ -117,16 +84,6 @@ func (c *column) find(v uint64, i int) int {
 	}
 	data, width, mask := c.data, c.width, c.mask
 	off := i * width
-	if m := &lanes[width]; m.ones != 0 {
-		ones, highs, all := m.ones, m.highs, m.ones*v
-		for ; off+8 <= len(data); off += 8 {
-			x := binary.LittleEndian.Uint64(data[off:]) ^ all // zero in the lanes that have v
-			if x = (x - ones) &^ x & highs; x != 0 {
-				return (off + bits.TrailingZeros64(x)/8) >> (m.shift & 7)
-			}
-		}
-		i = off >> (m.shift & 7)
-	}
 	for ; i < c.rows && load(data, off, width, mask) != v; i++ {
 		off += width
 	}

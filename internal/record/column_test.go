@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What columns say of whole words at once is what their entries say one by one.
+// Columns read 8 bytes for each entry, whatever its width, and say what the
+// entries were.
 func TestColumnsAgreeWithTheirEntries(t *testing.T) {
 	for seed := range uint64(20_000) {
 		rnd := rand.New(rand.NewPCG(seed, 7))

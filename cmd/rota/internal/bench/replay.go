@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/pack"
 	"github.com/rota-dev/rota/internal/plan"
 )
 
@@ -92,7 +93,7 @@ func (r *Replay) follow(name string) Place {
 		return Paper[i].New(r.Capacity, rand.New(rand.NewPCG(1, uint64(i))))
 	}
 	var p Packer
-	how := plan.Packing{Capacity: r.Capacity, Price: r.Price, Trigger: r.limit() / r.Capacity}
+	how := pack.Options{Capacity: r.Capacity, Price: r.Price, Trigger: r.limit() / r.Capacity}
 	return func(speeds []float64, owners, dst []int32) { p.Place(how, speeds, owners, dst) }
 }
 

@@ -1,18 +1,13 @@
 package plan
 
-import (
-	"math"
-	"slices"
-)
-
-// settle places every partition whose place the rules alone decide, and
+// applyRules places every partition whose place the rules alone decide, and
 // collects the others in free, each with its owner as home.
-func (p *Planner) settle(members []Member, parts []Partition, dst []int32) {
+func (p *Planner) applyRules(members []Member, parts []Partition, dst []int32) {
 	p.parts = parts
 	p.dst = grow(dst, len(parts))
 	p.home = grow(p.home, len(parts))
 	p.free = grow(p.free, len(parts))[:0]
-	p.seat(members)
+	p.readMembers(members)
 	for i := range parts {
 		m, free := p.ruled(members, &parts[i])
 		p.dst[i], p.home[i] = m, None
@@ -21,10 +16,10 @@ func (p *Planner) settle(members []Member, parts []Partition, dst []int32) {
 			p.dst[i], p.home[i] = None, m
 			p.free = append(p.free, int32(i))
 			if m != None {
-				p.seats[m].have++
+				p.states[m].have++
 			}
 		case m != None:
-			p.seats[m].load++
+			p.states[m].load++
 		}
 	}
 }
@@ -41,26 +36,23 @@ func (p *Planner) ruled(members []Member, q *Partition) (m int32, free bool) {
 		return None, false
 	case owner != None && members[owner].Reserved:
 		return owner, false
-	case uint(q.Pin) < uint(len(members)) && p.seats[q.Pin].open:
+	case uint(q.Pin) < uint(len(members)) && p.states[q.Pin].open:
 		return q.Pin, false
-	case owner == None || !p.seats[owner].open || banned(q.Avoid, owner):
+	case owner == None || !p.states[owner].open || q.Avoids(owner):
 		return None, true
 	}
 	return owner, !q.Stay
 }
 
-func (p *Planner) seat(members []Member) {
-	p.seats = grow(p.seats, len(members))
+func (p *Planner) readMembers(members []Member) {
+	p.states = grow(p.states, len(members))
 	p.opens = grow(p.opens, len(members))[:0]
-	for m, member := range members {
-		s := seat{open: !member.Closed && !member.Reserved, limit: math.MaxInt32}
-		if 0 < member.Limit && member.Limit < math.MaxInt32 {
-			s.limit = int32(member.Limit)
-		}
+	for m := range members {
+		s := state{open: members[m].Open(), limit: members[m].Most()}
 		if s.open {
 			p.opens = append(p.opens, int32(m))
 		}
-		p.seats[m] = s
+		p.states[m] = s
 	}
 }
 
@@ -69,13 +61,4 @@ func (p *Planner) done() []int32 {
 	dst := p.dst
 	p.parts, p.dst = nil, nil
 	return dst
-}
-
-// banned looks m up in a sorted list; almost all are too short to be halved.
-func banned(avoid []int32, m int32) bool {
-	if len(avoid) > 16 {
-		_, found := slices.BinarySearch(avoid, m)
-		return found
-	}
-	return slices.Contains(avoid, m)
 }

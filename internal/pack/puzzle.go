@@ -1,4 +1,4 @@
-package plan
+package pack
 
 // A puzzle is to pack two or three bins with few partitions in the best way, by
 // trying all of them.
@@ -13,7 +13,7 @@ type puzzle struct {
 	rest   [pieces + 1]int64 // what it costs at least to place all from here on
 	price  int64             // of using a bin
 	room   [3]int64
-	seats  [3]int32 // how many more each bin may have
+	slots  [3]int32 // how many more partitions each bin may have
 	count  [3]int32
 
 	cost  int64  // of the best way so far
@@ -42,19 +42,19 @@ func (z *puzzle) place(n int, cost int64) {
 	w := z.weight[n]
 	for s := range z.sides {
 		fee := z.fee[n][s]
-		if w > z.room[s] || z.seats[s] == 0 || fee == far {
+		if w > z.room[s] || z.slots[s] == 0 || fee == far {
 			continue
 		}
 		if z.count[s] == 0 {
 			fee += z.price
 		}
 		z.room[s] -= w
-		z.seats[s]--
+		z.slots[s]--
 		z.count[s]++
 		z.way[n] = int8(s)
 		z.place(n+1, cost+fee)
 		z.room[s] += w
-		z.seats[s]++
+		z.slots[s]++
 		z.count[s]--
 	}
 }
@@ -68,7 +68,7 @@ func (z *puzzle) roughness() (sum uint64) {
 }
 
 // set lays out a puzzle of these bins, and reports whether it is one.
-func (k *packer) set(bins ...int32) bool {
+func (k *Packer) set(bins ...int32) bool {
 	z := &k.puzzle
 	z.sides, z.size = len(bins), 0
 	z.price = k.price
@@ -78,8 +78,8 @@ func (k *packer) set(bins ...int32) bool {
 		if b.load > b.cap || z.size+int(b.count-b.fixed) > pieces {
 			return false
 		}
-		z.room[s], z.count[s], z.seats[s] = b.cap-b.load, b.fixed, max(0, b.limit-b.fixed)
-		for i := b.first; i != None; i = k.next[i] {
+		z.room[s], z.count[s], z.slots[s] = b.cap-b.load, b.fixed, max(0, b.limit-b.fixed)
+		for i := b.first; i != none; i = k.next[i] {
 			z.room[s] += k.weight[i]
 			n := z.size
 			for ; n > 0 && k.weight[z.parts[n-1]] < k.weight[i]; n-- {
@@ -96,9 +96,9 @@ func (k *packer) set(bins ...int32) bool {
 			fee := int64(0)
 			switch {
 			case m == k.home[i]:
-			case banned(k.parts[i].Avoid, m):
+			case k.parts[i].Avoids(m):
 				fee = far
-			case k.home[i] != None:
+			case k.home[i] != none:
 				fee = k.cost(i)
 			}
 			z.fee[n][s] = fee
@@ -112,7 +112,7 @@ func (k *packer) set(bins ...int32) bool {
 
 // solve repacks these bins if there is a better way to, and reports whether it
 // is. One that costs the same but leaves the room more even is taken too.
-func (k *packer) solve(bins ...int32) bool {
+func (k *Packer) solve(bins ...int32) bool {
 	if !k.set(bins...) {
 		return false
 	}
@@ -120,7 +120,7 @@ func (k *packer) solve(bins ...int32) bool {
 	moved, used := int64(0), 0
 	for n := range z.size {
 		i := z.parts[n]
-		if k.home[i] != None && k.home[i] != k.at[i] {
+		if k.home[i] != none && k.home[i] != k.at[i] {
 			moved += k.cost(i)
 		}
 	}
@@ -156,7 +156,7 @@ func (k *packer) solve(bins ...int32) bool {
 const turns = 100
 
 // affordable reports whether the solution keeps to the budget.
-func (k *packer) affordable(moved int64) bool {
+func (k *Packer) affordable(moved int64) bool {
 	z := &k.puzzle
 	then := k.moved - moved
 	for n := range z.size {
@@ -169,13 +169,13 @@ func (k *packer) affordable(moved int64) bool {
 // first, it repacks the bin that it is in, the one it came from and perhaps a
 // third, in the best way there is. Members with many partitions are left alone:
 // there nearly everything fits nearly everywhere, and little is moved in vain.
-func (k *packer) bringHome() {
+func (k *Packer) bringHome() {
 	left := puzzles
 	for range 3 {
 		better := false
 		for _, x := range k.loose {
 			h := k.home[x]
-			if h == None || h == k.at[x] || k.bins[h].count == 0 {
+			if h == none || h == k.at[x] || k.bins[h].count == 0 {
 				continue
 			}
 			if left <= 0 {
@@ -211,11 +211,11 @@ const puzzles = 2000
 // thirds finds bins that may help partition x to go home: where what is there or
 // beside x came from, what suits one that would have to leave x's home, and where
 // something that was moved could change places with it.
-func (k *packer) thirds(x int32) []int32 {
+func (k *Packer) thirds(x int32) []int32 {
 	from, h := k.at[x], k.home[x]
 	t := k.third[:0]
 	add := func(m int32) {
-		if m == None || m == from || m == h || len(t) == cap(t) || k.bins[m].count == 0 {
+		if m == none || m == from || m == h || len(t) == cap(t) || k.bins[m].count == 0 {
 			return
 		}
 		for _, o := range t {
@@ -226,13 +226,13 @@ func (k *packer) thirds(x int32) []int32 {
 		t = append(t, m)
 	}
 	for _, m := range [2]int32{h, from} {
-		for y := k.bins[m].first; y != None; y = k.next[y] {
+		for y := k.bins[m].first; y != none; y = k.next[y] {
 			add(k.home[y])
 		}
 	}
 	most := k.weight[x] + k.bins[from].room()
 	start := k.lighter(most)
-	for y := k.bins[h].first; y != None; y = k.next[y] {
+	for y := k.bins[h].first; y != none; y = k.next[y] {
 		add(k.tightest(y, from, h))
 		for n := start; n < len(k.loose) && n < start+60; n++ {
 			j := k.loose[n]
@@ -246,7 +246,7 @@ func (k *packer) thirds(x int32) []int32 {
 }
 
 // lighter finds the first loose partition that weighs no more than w.
-func (k *packer) lighter(w int64) int {
+func (k *Packer) lighter(w int64) int {
 	low, high := 0, len(k.loose)
 	for low < high {
 		mid := (low + high) / 2

@@ -1,4 +1,4 @@
-package plan
+package pack
 
 // A packing is a plan and what it comes to.
 type packing struct {
@@ -11,12 +11,11 @@ type packing struct {
 }
 
 // worth is what a plan costs, overload aside.
-func (k *packer) worth(a *packing) int64 { return int64(a.used)*k.price + a.moved }
+func (k *Packer) worth(a *packing) int64 { return int64(a.used)*k.price + a.moved }
 
 // round looks for something better than to leave everything at home, makes that
 // home if there is, and reports whether there was.
-func (p *Planner) round() bool {
-	k := &p.packer
+func (k *Packer) round() bool {
 	k.gather()
 	forced := k.moved
 	k.most = forced + k.budget
@@ -28,13 +27,13 @@ func (p *Planner) round() bool {
 	k.packAnew()
 	k.heedBand()
 	if k.want = k.best.used; k.best.extra > 0 {
-		k.want = len(p.opens) + k.best.extra // those there are cannot take it
+		k.want = len(k.opens) + k.best.extra // those there are cannot take it
 		k.need = max(k.need, k.want)
 	}
 	spent := max(0, k.best.moved-forced)
 
 	k.restore(&k.best)
-	p.fold()
+	k.fold()
 	k.sum(&k.best)
 	if !k.beats(&k.best, &k.now) {
 		return false
@@ -47,7 +46,7 @@ func (p *Planner) round() bool {
 
 // packAnew packs from scratch and keeps that if it is better. It does not even
 // try if no member could be saved, and gives up if that could hardly pay.
-func (k *packer) packAnew() {
+func (k *Packer) packAnew() {
 	if k.total > int64(k.best.used-1)*k.widest {
 		return
 	}
@@ -67,7 +66,7 @@ func (k *packer) packAnew() {
 
 // heedBand goes back to relief alone if too few members are saved to move
 // anything for it.
-func (k *packer) heedBand() {
+func (k *Packer) heedBand() {
 	saved := k.calm.used - k.best.used
 	if k.best.moved > k.calm.moved && k.calm.extra == 0 && float64(saved) < k.band*float64(k.calm.used) {
 		k.best, k.calm = k.calm, k.best
@@ -75,20 +74,20 @@ func (k *packer) heedBand() {
 }
 
 // keep remembers the plan in the making.
-func (k *packer) keep(a *packing) {
+func (k *Packer) keep(a *packing) {
 	a.at = append(a.at[:0], k.at...)
 	a.extra, a.used, a.moved = k.extra, k.used, k.moved
 }
 
 // restore makes a plan that was kept the one in the making.
-func (k *packer) restore(a *packing) {
+func (k *Packer) restore(a *packing) {
 	for _, i := range k.loose {
-		if k.at[i] != None && k.at[i] != a.at[i] {
+		if k.at[i] != none && k.at[i] != a.at[i] {
 			k.take(i)
 		}
 	}
 	for _, i := range k.loose {
-		if k.at[i] == None && a.at[i] != None {
+		if k.at[i] == none && a.at[i] != none {
 			k.put(i, a.at[i])
 		}
 	}
@@ -96,37 +95,36 @@ func (k *packer) restore(a *packing) {
 
 // fold finds places for what is in bins that are not there: at home, for moving
 // an overload about helps nobody, or, without a home, where it adds to the least
-// load. If limits and bans still leave something without a place it is mended.
-func (p *Planner) fold() {
-	k := &p.packer
-	p.rest = p.rest[:0]
+// load. If limits and bans still leave something without a place, others give way.
+func (k *Packer) fold() {
+	unplaced := 0
 	for _, i := range k.loose {
-		if k.at[i] < k.members {
+		if k.at[i] < k.there {
 			continue
 		}
 		k.take(i)
 		m := k.home[i]
-		if m == None || k.bins[m].count >= k.bins[m].limit {
+		if m == none || k.bins[m].count >= k.bins[m].limit {
 			m = k.leastLoaded(i)
 		}
-		if m == None {
-			p.rest = append(p.rest, i)
+		if m == none {
+			unplaced++
 		} else {
 			k.put(i, m)
 		}
 	}
 	k.goBack()
-	if len(p.rest) > 0 {
-		p.mendPacking()
+	if unplaced > 0 {
+		k.complete()
 	}
 }
 
 // goBack takes back moves that turned out to be in vain: what is now on a member
 // that would be full without it just as well stays overload at home.
-func (k *packer) goBack() {
+func (k *Packer) goBack() {
 	for _, i := range k.loose {
 		m, h := k.at[i], k.home[i]
-		if m == None || h == None || m == h {
+		if m == none || h == none || m == h {
 			continue
 		}
 		b, at := &k.bins[h], &k.bins[m]
@@ -139,43 +137,33 @@ func (k *packer) goBack() {
 }
 
 // leastLoaded finds the member that partition i would load least.
-func (k *packer) leastLoaded(i int32) int32 {
-	best, least := int32(None), 0.
+func (k *Packer) leastLoaded(i int32) int32 {
+	best, least := int32(none), 0.
 	for _, m := range k.spares {
 		b := &k.bins[m]
-		if b.count >= b.limit || banned(k.parts[i].Avoid, m) {
+		if b.count >= b.limit || k.parts[i].Avoids(m) {
 			continue
 		}
-		if load := float64(b.load+k.weight[i]) / float64(b.cap); best == None || load < least {
+		if load := float64(b.load+k.weight[i]) / float64(b.cap); best == none || load < least {
 			best, least = m, load
 		}
 	}
 	return best
 }
 
-// mendPacking places as many as can be placed by moving the fewest others.
-func (p *Planner) mendPacking() {
-	k := &p.packer
-	room := false
-	for _, m := range p.opens {
-		s := &p.seats[m]
-		s.load = k.bins[m].count
-		room = room || s.load < s.limit
+// complete places as many as can be placed by moving the fewest others.
+func (k *Packer) complete() {
+	for _, i := range k.free {
+		k.plan[i] = k.at[i]
 	}
-	if !room {
-		return
-	}
-	for _, i := range p.free {
-		p.dst[i], p.home[i] = k.at[i], k.at[i]
-	}
-	p.mend(false)
-	for _, i := range p.free {
-		k.at[i] = p.dst[i]
+	k.planner.Complete(k.members, k.parts, k.plan)
+	for _, i := range k.free {
+		k.at[i] = k.plan[i]
 	}
 }
 
 // sum says what the plan in the making comes to.
-func (k *packer) sum(a *packing) {
+func (k *Packer) sum(a *packing) {
 	a.at = append(a.at[:0], k.at...)
 	a.unplaced, a.over, a.extra, a.used, a.moved = 0, 0, 0, 0, 0
 	for m := range k.bins {
@@ -184,10 +172,10 @@ func (k *packer) sum(a *packing) {
 	}
 	for _, i := range k.free {
 		m := k.at[i]
-		if h := k.home[i]; h != None && h != m {
+		if h := k.home[i]; h != none && h != m {
 			a.moved += k.cost(i)
 		}
-		if m == None {
+		if m == none {
 			a.unplaced++
 			continue
 		}
@@ -210,7 +198,7 @@ func (k *packer) sum(a *packing) {
 }
 
 // beats reports whether plan a is better than b.
-func (k *packer) beats(a, b *packing) bool {
+func (k *Packer) beats(a, b *packing) bool {
 	switch {
 	case a.unplaced != b.unplaced:
 		return a.unplaced < b.unplaced

@@ -1,34 +1,45 @@
-package plan
+package pack
 
 import (
 	"cmp"
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/rota-dev/rota/internal/plan"
 )
 
 const (
-	unit = 1 << 36 // one capacity, in the whole numbers that all sums are made of
-	lots = 1 << 61 // more than anything is allowed to add up to
+	none = plan.None     // no partition, no bin, nowhere
+	far  = math.MaxInt64 // the cost of what must not be
+	unit = 1 << 36       // one capacity, in the whole numbers that all sums are made of
+	lots = 1 << 61       // more than anything is allowed to add up to
 )
 
-// A packer is what Pack keeps between plans, and of the plan being made.
+// A Packer makes plans without allocating, once it has made one of that size.
+// Its zero value is ready; what it did before never shows in what it returns.
+// It is not for concurrent use.
 //
 // Its bins are the members and, after them, as many more as would be needed to
 // take what finds no place.
-type packer struct {
-	scale   float64 // the capacity that counts as one unit
-	price   int64   // of a member
-	high    int64   // most that one partition or member can count for
-	budget  int64   // what may still move for the sake of fewer members
-	band    float64
-	total   int64 // what all partitions ask of the open members
-	widest  int64 // capacity of the largest open member
-	members int32 // bins from here on are not there
-	want    int   // members needed, by the last round
-	need    int   // by the round that found most to be missing
+type Packer struct {
+	planner plan.Planner
+	members []plan.Member
+	parts   []plan.Partition
+	plan    []int32 // the plan being made: in the end, and while plan.Complete looks at it
+	opens   []int32 // open members, in joining order
 
-	parts  []Partition
+	scale  float64 // the capacity that counts as one unit
+	price  int64   // of a member
+	high   int64   // most that one partition or member can count for
+	budget int64   // what may still move for the sake of fewer members
+	band   float64
+	total  int64 // what all partitions ask of the open members
+	widest int64 // capacity of the largest open member
+	there  int32 // bins from here on are not there
+	want   int   // members needed, by the last round
+	need   int   // by the round that found most to be missing
+
 	weight []int64 // per partition
 	cool   []bool  // per partition: is cooling
 	free   []int32 // partitions that may be placed, heaviest first
@@ -36,7 +47,7 @@ type packer struct {
 
 	index
 	bins   []bin
-	at     []int32 // per partition: its bin in the making, or None
+	at     []int32 // per partition: its bin in the making, or none
 	next   []int32 // per partition: the next in its bin
 	prev   []int32
 	loose  []int32 // free partitions that may move in this round, heaviest first
@@ -62,15 +73,15 @@ type packer struct {
 
 // setScale reports whether there is any capacity to pack by. If none is given for
 // all, a member without its own is taken for one of the smallest.
-func (k *packer) setScale(members []Member, how *Packing) bool {
+func (k *Packer) setScale(members int, how *Options) bool {
 	k.scale = 0
 	if known(how.Capacity) {
 		k.scale = how.Capacity
 		return true
 	}
-	for _, m := range members {
-		if known(m.Capacity) && (k.scale == 0 || m.Capacity < k.scale) {
-			k.scale = m.Capacity
+	for _, c := range how.Capacities[:min(members, len(how.Capacities))] {
+		if known(c) && (k.scale == 0 || c < k.scale) {
+			k.scale = c
 		}
 	}
 	return k.scale > 0
@@ -87,10 +98,13 @@ func units(capacities float64, most int64) int64 {
 	return int64(min(capacities*unit, float64(most)))
 }
 
-// weigh turns everything into whole numbers and sorts it.
-func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
-	k.parts, k.home, k.members = p.parts, append(k.home[:0], p.home...), int32(len(members))
-	n := len(p.parts)
+// begin applies the rules, turns everything into whole numbers and sorts it.
+func (k *Packer) begin(members []plan.Member, parts []plan.Partition, how *Options, dst []int32) {
+	d := k.planner.Draft(members, parts, dst)
+	k.members, k.parts, k.plan = members, parts, d.Plan
+	k.home, k.opens = append(k.home[:0], d.Home...), append(k.opens[:0], d.Open...)
+	k.free, k.there = append(k.free[:0], d.Free...), int32(len(members))
+	n := len(parts)
 	k.high = min(256*unit, lots/int64(max(1, n, len(members))))
 	k.price, k.budget, k.band = units(how.Price, k.high), units(how.Budget, lots), how.Band
 	if !(how.Price > 0) {
@@ -109,11 +123,10 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 		k.weight[i], k.cool[i] = k.load(l, how.CatchUp), l.Cooling
 	}
 	k.want, k.need = 0, 0
-	k.seat(p, members, how.Trigger)
-	k.free = append(k.free[:0], p.free...)
+	k.makeBins(how)
 	k.total = 0
 	for i, w := range k.weight {
-		if m := p.dst[i]; !p.parts[i].Off && (m == None || k.bins[m].open) {
+		if m := k.plan[i]; !k.parts[i].Off && (m == none || k.bins[m].open) {
 			k.total += w
 		}
 	}
@@ -124,7 +137,7 @@ func (k *packer) weigh(p *Planner, members []Member, how *Packing) {
 
 // heaviestFirst sorts by weight and then by ID, both in one number: to compare
 // numbers takes a third of the time.
-func (k *packer) heaviestFirst(parts []int32) {
+func (k *Packer) heaviestFirst(parts []int32) {
 	n := int64(len(k.weight))
 	k.keys = k.keys[:0]
 	for _, i := range parts {
@@ -137,7 +150,7 @@ func (k *packer) heaviestFirst(parts []int32) {
 }
 
 // load adds up speed and backlog, in whole numbers.
-func (k *packer) load(l Load, catchUp float64) int64 {
+func (k *Packer) load(l Load, catchUp float64) int64 {
 	w := units(l.Speed/k.scale, k.high)
 	if catchUp > 0 {
 		w += units(l.Backlog/catchUp/k.scale, k.high)
@@ -145,21 +158,21 @@ func (k *packer) load(l Load, catchUp float64) int64 {
 	return min(w, k.high)
 }
 
-// seat makes a bin of every member, with what the rules have put there.
-func (k *packer) seat(p *Planner, members []Member, trigger float64) {
+// makeBins makes a bin of every member, with what the rules have put there.
+func (k *Packer) makeBins(how *Options) {
+	trigger := how.Trigger
 	if !(trigger > 1) {
 		trigger = 1
 	}
-	k.bins = grow(k.bins, len(members))
+	k.bins = grow(k.bins, len(k.members))
 	k.spares, k.widest = k.spares[:0], 0
-	for m, member := range members {
-		s := &p.seats[m]
-		b := bin{cap: unit, limit: s.limit, open: s.open}
-		if known(member.Capacity) {
-			b.cap = max(1, units(member.Capacity/k.scale, k.high))
+	for m := range k.members {
+		b := bin{cap: unit, limit: k.members[m].Most(), open: k.members[m].Open()}
+		if m < len(how.Capacities) && known(how.Capacities[m]) {
+			b.cap = max(1, units(how.Capacities[m]/k.scale, k.high))
 		}
 		b.trigger = max(b.cap, int64(min(float64(b.cap)*trigger, lots)))
-		if s.open {
+		if b.open {
 			k.widest = max(k.widest, b.cap)
 			k.spares = append(k.spares, int32(m))
 		}
@@ -169,13 +182,22 @@ func (k *packer) seat(p *Planner, members []Member, trigger float64) {
 	slices.SortFunc(k.spares, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(k.bins[b].cap, k.bins[a].cap), cmp.Compare(a, b))
 	})
-	for i, m := range p.dst {
-		if m != None {
+	for i, m := range k.plan {
+		if m != none {
 			k.bins[m].ruled += k.weight[i]
 			k.bins[m].rules++
 		}
 	}
 }
 
-// done lets go of what belongs to the caller.
-func (k *packer) done() { k.parts = nil }
+// done lets go of what belongs to the caller and returns the plan.
+func (k *Packer) done() []int32 {
+	dst := k.plan
+	k.members, k.parts, k.plan = nil, nil, nil
+	return dst
+}
+
+// grow returns s with length n; what is in it is left over from before.
+func grow[T any](s []T, n int) []T {
+	return slices.Grow(s[:0], n)[:n]
+}

@@ -1,4 +1,4 @@
-package plan
+package pack
 
 import (
 	"fmt"
@@ -6,12 +6,25 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/rota-dev/rota/internal/plan"
+	"github.com/rota-dev/rota/internal/plan/plantest"
+)
+
+var (
+	owned   = plantest.Owned
+	fresh   = plantest.Fresh
+	after   = plantest.After
+	moves   = plantest.Moves
+	rule    = plantest.Ruled
+	allowed = plantest.Allowed
+	broken  = plantest.Broken
 )
 
 // anyPacking makes random loads, and everything else that Pack is told, for a
-// case made by anything; some members get capacities of their own.
-func anyPacking(r *rand.Rand, members []Member, parts []Partition) Packing {
-	how := Packing{Capacity: 100, Price: []float64{0, 0.5, 1, 3, 20}[r.IntN(5)]}
+// case made by plantest.Anything; some members get capacities of their own.
+func anyPacking(r *rand.Rand, members []plan.Member, parts []plan.Partition) Options {
+	how := Options{Capacity: 100, Price: []float64{0, 0.5, 1, 3, 20}[r.IntN(5)]}
 	top, cooling := []int{20, 60, 100, 130}[r.IntN(4)], []int{0, 0, 20, 60}[r.IntN(4)]
 	for range parts {
 		l := Load{Speed: float64(r.IntN(top + 1)), Cooling: r.IntN(100) < cooling}
@@ -24,9 +37,10 @@ func anyPacking(r *rand.Rand, members []Member, parts []Partition) Packing {
 		how.Trigger = 1 + r.Float64()/2
 	}
 	if r.IntN(3) == 0 {
+		how.Capacities = make([]float64, len(members))
 		for m := range members {
 			if r.IntN(2) == 0 {
-				members[m].Capacity = float64(50 + r.IntN(200))
+				how.Capacities[m] = float64(50 + r.IntN(200))
 			}
 		}
 	}
@@ -35,18 +49,18 @@ func anyPacking(r *rand.Rand, members []Member, parts []Partition) Packing {
 
 // eachPacking runs a test on many random cases, the same ones every time. Half of
 // them are without rules, and then the members are a few more or less than enough.
-func eachPacking(t *testing.T, n, maxMembers, maxParts int, test func(*testing.T, []Member, []Partition, Packing)) {
+func eachPacking(t *testing.T, n, maxMembers, maxParts int, test func(*testing.T, []plan.Member, []plan.Partition, Options)) {
 	t.Helper()
 	if testing.Short() {
 		n /= 10
 	}
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
-		members, parts := anything(r, maxMembers, maxParts)
+		members, parts := plantest.Anything(r, maxMembers, maxParts)
 		if seed%2 == 0 {
-			members = make([]Member, len(members))
+			members = make([]plan.Member, len(members))
 			for i, q := range parts {
-				parts[i] = Partition{Owner: q.Owner, Pin: None}
+				parts[i] = plan.Partition{Owner: q.Owner, Pin: none}
 			}
 		}
 		how := anyPacking(r, members, parts)
@@ -67,31 +81,31 @@ type weighed struct {
 	placed int
 }
 
-func capacity(m Member, how Packing) float64 {
-	if m.Capacity > 0 {
-		return m.Capacity
+func capacity(m int, how Options) float64 {
+	if m < len(how.Capacities) && how.Capacities[m] > 0 {
+		return how.Capacities[m]
 	}
 	return how.Capacity
 }
 
-func widest(members []Member, how Packing) (most float64) {
-	for _, m := range members {
-		if open(m) {
+func widest(members []plan.Member, how Options) (most float64) {
+	for m, member := range members {
+		if open(member) {
 			most = max(most, capacity(m, how))
 		}
 	}
 	return most
 }
 
-func open(m Member) bool { return !m.Closed && !m.Reserved }
+func open(m plan.Member) bool { return !m.Closed && !m.Reserved }
 
-func weigh(members []Member, parts []Partition, how Packing, plan []int32) weighed {
+func weigh(members []plan.Member, parts []plan.Partition, how Options, dst []int32) weighed {
 	w := weighed{load: make([]float64, len(members)), count: make([]int, len(members))}
-	for i, m := range plan {
-		if o := parts[i].Owner; o != None && o != m {
+	for i, m := range dst {
+		if o := parts[i].Owner; o != none && o != m {
 			w.moved += how.Loads[i].Speed
 		}
-		if m != None {
+		if m != none {
 			w.load[m] += how.Loads[i].Speed
 			w.count[m]++
 			w.placed++
@@ -102,7 +116,7 @@ func weigh(members []Member, parts []Partition, how Packing, plan []int32) weigh
 			continue
 		}
 		w.used++
-		if c := capacity(members[m], how); load > c*max(1, how.Trigger)*(1+1e-9) {
+		if c := capacity(m, how); load > c*max(1, how.Trigger)*(1+1e-9) {
 			w.over += load - c
 		}
 	}
@@ -110,7 +124,7 @@ func weigh(members []Member, parts []Partition, how Packing, plan []int32) weigh
 }
 
 // cost is what the objective makes least, after overload.
-func (w weighed) cost(how Packing) float64 {
+func (w weighed) cost(how Options) float64 {
 	price := how.Price
 	if price == 0 {
 		price = DefaultPrice
@@ -119,16 +133,16 @@ func (w weighed) cost(how Packing) float64 {
 }
 
 func TestPackKeepsTheRulesAndPlacesAllItCan(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
-		plan, said := Pack(members, parts, how, nil)
-		if err := broken(members, parts, plan); err != nil {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
+		dst, said := Pack(members, parts, how, nil)
+		if err := broken(members, parts, dst); err != nil {
 			t.Error(err)
 		}
-		got, want := weigh(members, parts, how, plan), weigh(members, parts, how, Spread(members, parts, nil))
+		got, want := weigh(members, parts, how, dst), weigh(members, parts, how, plan.Spread(members, parts, nil))
 		if got.placed != want.placed {
 			t.Errorf("%d placed, %d can be", got.placed, want.placed)
 		}
-		if said.Used != got.used || said.Moves != moves(parts, plan) || math.Abs(said.Moved-got.moved/100) > 1e-6 {
+		if said.Used != got.used || said.Moves != moves(parts, dst) || math.Abs(said.Moved-got.moved/100) > 1e-6 {
 			t.Errorf("says %+v, is %+v", said, got)
 		}
 		if said.Wanted < said.Used {
@@ -141,8 +155,8 @@ func TestPackKeepsTheRulesAndPlacesAllItCan(t *testing.T) {
 // may if it keeps what it had and that is no more than its trigger; if all that
 // the rules leave free there is one partition too large for anybody, or nothing;
 // or if the members do not suffice.
-func unexcused(members []Member, parts []Partition, how Packing, plan []int32, said Packed) error {
-	w := weigh(members, parts, how, plan)
+func unexcused(members []plan.Member, parts []plan.Partition, how Options, dst []int32, said Result) error {
+	w := weigh(members, parts, how, dst)
 	widest, opens := widest(members, how), 0
 	for _, m := range members {
 		if open(m) {
@@ -150,13 +164,13 @@ func unexcused(members []Member, parts []Partition, how Packing, plan []int32, s
 		}
 	}
 	for m, member := range members {
-		c := capacity(member, how)
+		c := capacity(m, how)
 		if !open(member) || w.load[m] <= c*(1+1e-9) {
 			continue
 		}
 		free, large, came := 0, 0, 0
 		for i, q := range parts {
-			if _, ok := rule(members, q); !ok || plan[i] != int32(m) || how.Loads[i].Speed == 0 {
+			if _, ok := rule(members, q); !ok || dst[i] != int32(m) || how.Loads[i].Speed == 0 {
 				continue // nor is what is idle in anybody's way
 			}
 			if how.Loads[i].Speed > widest {
@@ -181,31 +195,31 @@ func unexcused(members []Member, parts []Partition, how Packing, plan []int32, s
 
 // Limits may leave no other way than to overload somebody: the rules come first.
 func TestPackOverloadsNobodyWithoutAReason(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		for m := range members {
 			members[m].Limit = 0
 		}
-		plan, said := Pack(members, parts, how, nil)
-		if err := unexcused(members, parts, how, plan, said); err != nil {
+		dst, said := Pack(members, parts, how, nil)
+		if err := unexcused(members, parts, how, dst, said); err != nil {
 			t.Error(err, said)
 		}
 	})
 }
 
 func TestPackIsNeverWorseThanNothing(t *testing.T) {
-	eachPacking(t, 5000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 5000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		nothing := make([]int32, len(parts))
 		for i, q := range parts {
 			m, free := rule(members, q)
-			if nothing[i] = m; free && q.Owner != None && slices.Contains(allowed(members, q), q.Owner) {
+			if nothing[i] = m; free && q.Owner != none && slices.Contains(allowed(members, q), q.Owner) {
 				nothing[i] = q.Owner
 			}
 		}
 		if broken(members, parts, nothing) != nil {
 			return
 		}
-		plan, _ := Pack(members, parts, how, nil)
-		was, is := weigh(members, parts, how, nothing), weigh(members, parts, how, plan)
+		dst, _ := Pack(members, parts, how, nil)
+		was, is := weigh(members, parts, how, nothing), weigh(members, parts, how, dst)
 		switch {
 		case is.placed != was.placed:
 			if is.placed < was.placed {
@@ -223,7 +237,7 @@ func TestPackIsNeverWorseThanNothing(t *testing.T) {
 func TestPackMovesNothingInVain(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
-		members, parts, how := make([]Member, 1+r.IntN(5)), fresh(25), Packing{Capacity: 100}
+		members, parts, how := make([]plan.Member, 1+r.IntN(5)), fresh(25), Options{Capacity: 100}
 		for i := range parts {
 			parts[i].Owner = int32(r.IntN(len(members)))
 			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(60))})
@@ -232,8 +246,8 @@ func TestPackMovesNothingInVain(t *testing.T) {
 		for i, q := range parts {
 			nothing[i] = q.Owner
 		}
-		plan, said := Pack(members, parts, how, nil)
-		was, is := weigh(members, parts, how, nothing), weigh(members, parts, how, plan)
+		dst, said := Pack(members, parts, how, nil)
+		was, is := weigh(members, parts, how, nothing), weigh(members, parts, how, dst)
 		if said.Wanted > len(members) && is.moved > 0 && is.over >= was.over {
 			t.Fatalf("seed %d: moved %v, overload %v, before %v", seed, is.moved, is.over, was.over)
 		}
@@ -251,21 +265,21 @@ func sum(s []float64) (sum float64) {
 }
 
 func TestPackOfItsOwnPlanMovesNothing(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		how.Band = []float64{0, 0, 0.2}[len(parts)%3]
-		plan, _ := Pack(members, parts, how, nil)
-		next := after(parts, plan)
+		dst, _ := Pack(members, parts, how, nil)
+		next := after(parts, dst)
 		for i, q := range parts {
-			next[i].Stay = q.Stay && q.Owner == plan[i] // what had nobody to stay with is not frozen now
+			next[i].Stay = q.Stay && q.Owner == dst[i] // what had nobody to stay with is not frozen now
 		}
-		if again, _ := Pack(members, next, how, nil); !slices.Equal(again, plan) {
-			t.Errorf("first %v, then %v", plan, again)
+		if again, _ := Pack(members, next, how, nil); !slices.Equal(again, dst) {
+			t.Errorf("first %v, then %v", dst, again)
 		}
 	})
 	for _, share := range []int{2, 20, 100} {
 		members, parts, how := busy(1000, share)
-		plan, _ := Pack(members, parts, how, nil)
-		if again, said := Pack(members, after(parts, plan), how, nil); !slices.Equal(again, plan) {
+		dst, _ := Pack(members, parts, how, nil)
+		if again, said := Pack(members, after(parts, dst), how, nil); !slices.Equal(again, dst) {
 			t.Errorf("%d to a member: %+v", share, said)
 		}
 	}
@@ -278,7 +292,7 @@ func TestPackFollowsThePrice(t *testing.T) {
 	used, moved, odd, n := make([]int, len(prices)), make([]float64, len(prices)), 0, 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 6))
-		members, parts, how := make([]Member, 60), fresh(60), Packing{Capacity: 100}
+		members, parts, how := make([]plan.Member, 60), fresh(60), Options{Capacity: 100}
 		for i := range parts {
 			parts[i].Owner = int32(r.IntN(60))
 			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(101))})
@@ -310,34 +324,34 @@ func TestPackFollowsThePrice(t *testing.T) {
 // relieved by others. (It may have become so by what has no owner and must go
 // somewhere, so here everything has one.)
 func TestPackLetsWhatMovedCool(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		for m := range members {
-			members[m] = Member{Capacity: members[m].Capacity}
+			members[m] = plan.Member{}
 		}
 		for i := range parts {
 			parts[i].Owner, parts[i].Avoid = max(0, parts[i].Owner), nil
 		}
-		plan, _ := Pack(members, parts, how, nil)
+		dst, _ := Pack(members, parts, how, nil)
 		was, others := make([]float64, len(members)), make([]float64, len(members))
 		for i, q := range parts {
 			m, free := rule(members, q)
-			if free && q.Owner != None && slices.Contains(allowed(members, q), q.Owner) {
+			if free && q.Owner != none && slices.Contains(allowed(members, q), q.Owner) {
 				if m = q.Owner; !how.Loads[i].Cooling && how.Loads[i].Speed <= widest(members, how) {
 					others[m] += how.Loads[i].Speed
 				}
 			}
-			if m != None {
+			if m != none {
 				was[m] += how.Loads[i].Speed
 			}
 		}
 		for i, q := range parts {
 			_, free := rule(members, q)
-			if !how.Loads[i].Cooling || !free || q.Owner == None || plan[i] == q.Owner || !slices.Contains(allowed(members, q), q.Owner) {
+			if !how.Loads[i].Cooling || !free || q.Owner == none || dst[i] == q.Owner || !slices.Contains(allowed(members, q), q.Owner) {
 				continue
 			}
-			c := capacity(members[q.Owner], how)
+			c := capacity(int(q.Owner), how)
 			if was[q.Owner] <= c*max(1, how.Trigger) || was[q.Owner]-others[q.Owner] <= c {
-				t.Errorf("%v: q%d left %d, which had %v, %v of it movable, of %v", plan, i, q.Owner, was[q.Owner], others[q.Owner], c)
+				t.Errorf("%v: q%d left %d, which had %v, %v of it movable, of %v", dst, i, q.Owner, was[q.Owner], others[q.Owner], c)
 			}
 		}
 	})
@@ -347,7 +361,7 @@ func TestPackLetsWhatMovedCool(t *testing.T) {
 func TestPackKeepsToItsBudgetAndBand(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		members, parts, how := make([]Member, 20), fresh(20), Packing{Capacity: 100, Budget: 2 * r.Float64(), Price: 5}
+		members, parts, how := make([]plan.Member, 20), fresh(20), Options{Capacity: 100, Budget: 2 * r.Float64(), Price: 5}
 		for i := range parts {
 			parts[i].Owner = int32(i)
 			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(60))})
@@ -365,30 +379,30 @@ func TestPackKeepsToItsBudgetAndBand(t *testing.T) {
 // A member between its capacity and its trigger keeps all it has, unless what has
 // no owner must be put there. That it gets no more is among the excuses above.
 func TestPackLeavesAloneWhoIsBelowTheTrigger(t *testing.T) {
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		for m := range members {
-			members[m] = Member{Capacity: members[m].Capacity}
+			members[m] = plan.Member{}
 		}
 		for i := range parts {
-			parts[i].Owner, parts[i].Pin, parts[i].Avoid = max(0, parts[i].Owner), None, nil
+			parts[i].Owner, parts[i].Pin, parts[i].Avoid = max(0, parts[i].Owner), none, nil
 		}
 		how.Trigger = 1.3
 		was := make([]float64, len(members))
 		for i, q := range parts {
-			if m, free := rule(members, q); !free && m != None {
+			if m, free := rule(members, q); !free && m != none {
 				was[m] += how.Loads[i].Speed
-			} else if free && q.Owner != None && slices.Contains(allowed(members, q), q.Owner) {
+			} else if free && q.Owner != none && slices.Contains(allowed(members, q), q.Owner) {
 				was[q.Owner] += how.Loads[i].Speed
 			}
 		}
-		plan, _ := Pack(members, parts, how, nil)
+		dst, _ := Pack(members, parts, how, nil)
 		for i, q := range parts {
 			m, free := q.Owner, false
-			if _, free = rule(members, q); !free || m == None || !slices.Contains(allowed(members, q), m) {
+			if _, free = rule(members, q); !free || m == none || !slices.Contains(allowed(members, q), m) {
 				continue
 			}
-			if c := capacity(members[m], how); was[m] > c && was[m] < 1.3*c && plan[i] != m {
-				t.Errorf("q%d of %d, which has %v, goes to %d", i, m, was[m], plan[i])
+			if c := capacity(int(m), how); was[m] > c && was[m] < 1.3*c && dst[i] != m {
+				t.Errorf("q%d of %d, which has %v, goes to %d", i, m, was[m], dst[i])
 			}
 		}
 	})
@@ -397,10 +411,10 @@ func TestPackLeavesAloneWhoIsBelowTheTrigger(t *testing.T) {
 // One Planner for everything must behave like a new one each time, and whatever
 // it is told must not break it.
 func TestPackerRemembersNothing(t *testing.T) {
-	var p Planner
+	var p Packer
 	var dst []int32
 	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300, 1e-300}
-	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []Member, parts []Partition, how Packing) {
+	eachPacking(t, 1000, 8, 40, func(t *testing.T, members []plan.Member, parts []plan.Partition, how Options) {
 		if r := rand.New(rand.NewPCG(uint64(len(parts)), uint64(len(members)))); r.IntN(2) == 0 {
 			for i := range how.Loads {
 				if l := &how.Loads[i]; r.IntN(4) == 0 {
@@ -412,13 +426,14 @@ func TestPackerRemembersNothing(t *testing.T) {
 					*f = odd[r.IntN(len(odd))]
 				}
 			}
+			how.Capacities = append(how.Capacities, make([]float64, len(members)-len(how.Capacities))...)
 			for m := range members {
 				if r.IntN(3) == 0 {
-					members[m].Capacity = odd[r.IntN(len(odd))]
+					how.Capacities[m] = odd[r.IntN(len(odd))]
 				}
 			}
 		}
-		var a, b Packed
+		var a, b Result
 		fresh, a := Pack(members, parts, how, nil)
 		dst, b = p.Pack(members, parts, how, dst)
 		if !slices.Equal(dst, fresh) || a.Why != b.Why || a.Wanted != b.Wanted || a.Used != b.Used {
@@ -432,7 +447,7 @@ func TestPackerRemembersNothing(t *testing.T) {
 
 func TestPackDoesNotAllocate(t *testing.T) {
 	members, parts, how := busy(1000, 2)
-	var p Planner
+	var p Packer
 	dst, _ := p.Pack(members, parts, how, nil)
 	if n := testing.AllocsPerRun(5, func() { dst, _ = p.Pack(members, parts, how, dst) }); n != 0 {
 		t.Errorf("allocates %v times", n)
@@ -444,7 +459,7 @@ func TestPackDoesNotAllocate(t *testing.T) {
 func TestPackNeedsNoMoreMembersThanBestFit(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 10))
-		members, parts, how := make([]Member, 120), fresh(120), Packing{Capacity: 100, Price: 20}
+		members, parts, how := make([]plan.Member, 120), fresh(120), Options{Capacity: 100, Price: 20}
 		for i := range parts {
 			parts[i].Owner = int32(r.IntN(120))
 			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(101))})
@@ -456,20 +471,20 @@ func TestPackNeedsNoMoreMembersThanBestFit(t *testing.T) {
 }
 
 // bestPacking tries every plan and returns the least overload and then cost.
-func bestPacking(members []Member, parts []Partition, how Packing) (over, cost float64) {
+func bestPacking(members []plan.Member, parts []plan.Partition, how Options) (over, cost float64) {
 	over, cost = math.Inf(1), math.Inf(1)
-	plan := make([]int32, len(parts))
+	dst := make([]int32, len(parts))
 	var try func(int)
 	try = func(i int) {
 		if i == len(parts) {
-			w := weigh(members, parts, how, plan)
+			w := weigh(members, parts, how, dst)
 			if c := w.cost(how); w.over < over || w.over == over && c < cost {
 				over, cost = w.over, c
 			}
 			return
 		}
 		for m := range members {
-			plan[i] = int32(m)
+			dst[i] = int32(m)
 			try(i + 1)
 		}
 	}
@@ -486,15 +501,15 @@ func TestPackIsCloseToTheBestOfAllPlans(t *testing.T) {
 			break
 		}
 		r := rand.New(rand.NewPCG(seed, 8))
-		members, parts := make([]Member, 4), fresh(6)
-		how := Packing{Capacity: 100, Price: []float64{0.5, 1, 2, 10}[seed%4]}
+		members, parts := make([]plan.Member, 4), fresh(6)
+		how := Options{Capacity: 100, Price: []float64{0.5, 1, 2, 10}[seed%4]}
 		for i := range parts {
 			parts[i].Owner = int32(r.IntN(5)) - 1
 			how.Loads = append(how.Loads, Load{Speed: float64(r.IntN(91))})
 		}
 		over, cost := bestPacking(members, parts, how)
-		plan, said := Pack(members, parts, how, nil)
-		w := weigh(members, parts, how, plan)
+		dst, said := Pack(members, parts, how, nil)
+		w := weigh(members, parts, how, dst)
 		if over > 0 { // then overload is what is left where it is, and not made least
 			continue
 		}

@@ -1,6 +1,13 @@
-package plan
+// Package pack is a strategy of package plan that weighs partitions where the
+// others count them: it uses few members, and moves little. No member uses it yet,
+// because nobody measures loads. docs/packing.md says how it works and how well.
+package pack
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/rota-dev/rota/internal/plan"
+)
 
 // A Load is what a partition asks of whoever owns it. What is no number, or is
 // negative, counts as nothing.
@@ -10,21 +17,22 @@ type Load struct {
 	Cooling bool    // moved a short while ago: only overload moves it again, and only if no other can be moved for that
 }
 
-// Packing is what Pack is told besides members and partitions. Speeds and
+// Options are what Pack is told besides members and partitions. Speeds and
 // capacities are in one unit: messages per second, bytes per second, anything.
-type Packing struct {
-	Loads    []Load  // of each partition; those that are missing are idle
-	Capacity float64 // how much a member without a Capacity of its own is to be given
-	Trigger  float64 // how many times its capacity a member may have before it counts as overloaded: 1 and above; 0 means 1
-	CatchUp  float64 // seconds in which a backlog is to be worked off; 0 means that it does not count
-	Price    float64 // what one member fewer is worth, in members' capacities moved; 0 means DefaultPrice
-	Budget   float64 // most that one plan may move for the sake of fewer members, in members' capacities; 0 means no limit
-	Band     float64 // share of the members in use that must be saved before anything moves for it; 0: every one counts
+type Options struct {
+	Loads      []Load    // of each partition; those that are missing are idle
+	Capacity   float64   // how much a member without a capacity of its own is to be given
+	Capacities []float64 // of each member; those that are missing, or no positive number, are Capacity
+	Trigger    float64   // how many times its capacity a member may have before it counts as overloaded: 1 and above; 0 means 1
+	CatchUp    float64   // seconds in which a backlog is to be worked off; 0 means that it does not count
+	Price      float64   // what one member fewer is worth, in members' capacities moved; 0 means DefaultPrice
+	Budget     float64   // most that one plan may move for the sake of fewer members, in members' capacities; 0 means no limit
+	Band       float64   // share of the members in use that must be saved before anything moves for it; 0: every one counts
 }
 
-// Packed is what Pack says besides who is to own what. Reserved members and what
-// they keep count nowhere.
-type Packed struct {
+// A Result is what Pack says besides who is to own what. Reserved members and the
+// partitions they keep count nowhere.
+type Result struct {
 	Used     int     // members that the plan gives something to
 	Wanted   int     // members that the load needs: more than there are if these cannot take it
 	Why      string  // why so many are wanted, in words
@@ -48,7 +56,7 @@ const DefaultPrice = 2
 // then it keeps all it has; beyond, it gives up the least that brings it back to
 // its capacity. Nobody is given more than its capacity, except
 //
-//   - by the rules of this package: pins, Stay;
+//   - by the rules of package plan: pins, Stay;
 //   - a partition that asks for more than any member has: it is alone, as soon as
 //     its member is overloaded;
 //   - when the members there are do not suffice. What finds no place then stays
@@ -58,52 +66,49 @@ const DefaultPrice = 2
 // The plan is good, not perfect: bin packing alone is NP-hard. But it is never
 // worse than leaving everything where it is, and planning again what has not
 // changed moves nothing, unless a Budget held the first plan back. Without any
-// capacity there is nothing to pack by: then Pack is Spread.
+// capacity there is nothing to pack by: then Pack is plan.Spread.
 //
 // All sums are of whole numbers, 2³⁶ to a capacity, so that they come out the
 // same on every machine. A partition or a price counts for 256 capacities at most.
 //
-// dst is used as in Spread.
-func Pack(members []Member, parts []Partition, how Packing, dst []int32) ([]int32, Packed) {
-	return new(Planner).Pack(members, parts, how, dst)
+// dst is used as in plan.Spread.
+func Pack(members []plan.Member, parts []plan.Partition, how Options, dst []int32) ([]int32, Result) {
+	return new(Packer).Pack(members, parts, how, dst)
 }
 
-// Pack is the function Pack, with p's memory.
+// Pack is the function Pack, with k's memory.
 //
 // Each round makes a plan from where everything is, and the next one goes on
 // from there, until a round finds nothing better. That makes plans stable: to plan
 // again is to repeat the last round. It costs nothing that a single round would
 // save: moving from a to c is never dearer than from a to b and from b to c.
-func (p *Planner) Pack(members []Member, parts []Partition, how Packing, dst []int32) ([]int32, Packed) {
-	k := &p.packer
-	if !k.setScale(members, &how) {
-		dst = p.Spread(members, parts, dst)
+func (k *Packer) Pack(members []plan.Member, parts []plan.Partition, how Options, dst []int32) ([]int32, Result) {
+	if !k.setScale(len(members), &how) {
+		dst = k.planner.Spread(members, parts, dst)
 		return dst, count(members, parts, dst)
 	}
-	p.settle(members, parts, dst)
-	k.weigh(p, members, &how)
+	k.begin(members, parts, &how, dst)
 	for range rounds {
-		if !p.round() {
+		if !k.round() {
 			break
 		}
 	}
 	for _, i := range k.free {
-		p.dst[i] = k.home[i]
+		k.plan[i] = k.home[i]
 	}
-	said := k.say(p, members)
-	k.done()
-	return p.done(), said
+	said := k.say()
+	return k.done(), said
 }
 
 // rounds is more than was ever seen to be needed.
 const rounds = 20
 
 // count is all that can be said without loads.
-func count(members []Member, parts []Partition, dst []int32) Packed {
-	said := Packed{Why: "no capacity given: spread by number"}
+func count(members []plan.Member, parts []plan.Partition, dst []int32) Result {
+	said := Result{Why: "no capacity given: spread by number"}
 	used := make([]bool, len(members))
 	for i, m := range dst {
-		if m != None && !members[m].Reserved && !used[m] {
+		if m != none && !members[m].Reserved && !used[m] {
 			used[m] = true
 			said.Used++
 		}
@@ -116,40 +121,40 @@ func count(members []Member, parts []Partition, dst []int32) Packed {
 }
 
 // say sums up the plan that was made.
-func (k *packer) say(p *Planner, members []Member) Packed {
-	said := Packed{Used: k.now.used, Wanted: max(k.now.used, k.want)}
+func (k *Packer) say() Result {
+	said := Result{Used: k.now.used, Wanted: max(k.now.used, k.want)}
 	copy(k.at, k.home)
 	k.sum(&k.now)
 	moved := int64(0)
-	for i := range p.parts {
-		m := p.dst[i]
-		if !p.parts[i].Off && (m == None || k.bins[m].open) && k.weight[i] > k.widest {
+	for i := range k.parts {
+		m := k.plan[i]
+		if !k.parts[i].Off && (m == none || k.bins[m].open) && k.weight[i] > k.widest {
 			said.Oversize = append(said.Oversize, int32(i))
 		}
-		o := p.parts[i].Owner
+		o := k.parts[i].Owner
 		if o == m {
 			continue
 		}
-		if uint(o) < uint(len(members)) {
+		if uint(o) < uint(len(k.members)) {
 			said.Moves++
 			moved += k.weight[i]
 		}
-		if k.home[i] != None && k.bins[m].load > k.bins[m].cap && k.weight[i] <= k.widest {
+		if k.home[i] != none && k.bins[m].load > k.bins[m].cap && k.weight[i] <= k.widest {
 			said.Wanted = max(said.Wanted, k.need) // was given it for want of others
 		}
 	}
 	said.Moved = float64(moved) / unit
-	for _, m := range p.opens {
+	for _, m := range k.opens {
 		if b := &k.bins[m]; b.load > b.trigger {
 			said.Over = append(said.Over, m)
 		}
 	}
-	said.Why = k.reason(&said, len(p.opens))
+	said.Why = k.reason(&said, len(k.opens))
 	return said
 }
 
 // reason is said again and again in the same words, so it is kept.
-func (k *packer) reason(said *Packed, open int) string {
+func (k *Packer) reason(said *Result, open int) string {
 	w := strconv.AppendFloat(k.words[:0], float64(k.total)/unit, 'f', 1, 64)
 	w = append(w, " members' worth of load"...)
 	switch {
@@ -162,9 +167,15 @@ func (k *packer) reason(said *Packed, open int) string {
 	default:
 		w = append(w, " on "...)
 		w = strconv.AppendInt(w, int64(said.Used), 10)
-		if len(said.Over) > 0 {
-			w = append(w, ", of which more members would not relieve "...)
-			w = strconv.AppendInt(w, int64(len(said.Over)), 10)
+		if over := len(said.Over); over > 0 {
+			w = append(w, "; "...)
+			w = strconv.AppendInt(w, int64(over), 10)
+			if over == 1 {
+				w = append(w, " stays"...)
+			} else {
+				w = append(w, " stay"...)
+			}
+			w = append(w, " overloaded however many members there are"...)
 		}
 	}
 	if k.words = w; string(w) != k.why {

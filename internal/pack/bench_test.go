@@ -1,4 +1,4 @@
-package plan
+package pack
 
 import (
 	"cmp"
@@ -7,25 +7,27 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/plan"
 )
 
 // busy is a group that Pack has planned for a few steps, one step later: every
 // load has wandered since by up to a tenth of a member, or of itself. Share is
 // how many partitions a member has, about.
-func busy(n, share int) ([]Member, []Partition, Packing) {
+func busy(n, share int) ([]plan.Member, []plan.Partition, Options) {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
-	members, parts := make([]Member, 2*n/share+1), fresh(n)
-	how := Packing{Capacity: 100, Loads: make([]Load, n)}
+	members, parts := make([]plan.Member, 2*n/share+1), fresh(n)
+	how := Options{Capacity: 100, Loads: make([]Load, n)}
 	for i := range how.Loads {
 		if how.Loads[i].Speed = 100 * r.Float64(); share > 2 {
 			how.Loads[i].Speed = 100 / float64(share) * math.Exp(r.NormFloat64()-0.5)
 		}
 	}
-	var p Planner
+	var p Packer
 	for step := range 5 {
 		if step > 0 {
-			plan, _ := p.Pack(members, parts, how, nil)
-			parts = after(parts, plan)
+			dst, _ := p.Pack(members, parts, how, nil)
+			parts = after(parts, dst)
 		}
 		for i := range how.Loads {
 			l := &how.Loads[i].Speed
@@ -42,7 +44,7 @@ func busy(n, share int) ([]Member, []Partition, Packing) {
 
 // naive is best fit decreasing as the papers' authors run it: heaviest first,
 // each compared with every member.
-func naive(how Packing) (used int) {
+func naive(how Options) (used int) {
 	order := make([]int, len(how.Loads))
 	for i := range order {
 		order[i] = i
@@ -50,13 +52,13 @@ func naive(how Packing) (used int) {
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(how.Loads[b].Speed, how.Loads[a].Speed) })
 	var load []float64
 	for _, i := range order {
-		best, w := None, how.Loads[i].Speed
+		best, w := none, how.Loads[i].Speed
 		for m := range load {
-			if load[m]+w <= how.Capacity && (best == None || load[m] > load[best]) {
+			if load[m]+w <= how.Capacity && (best == none || load[m] > load[best]) {
 				best = m
 			}
 		}
-		if best == None {
+		if best == none {
 			best = len(load)
 			load = append(load, 0)
 		}
@@ -70,7 +72,7 @@ func benchPack(b *testing.B, n, share int) {
 	began := time.Now()
 	fewest := naive(how)
 	slow := time.Since(began)
-	var p Planner
+	var p Packer
 	dst, said := p.Pack(members, parts, how, nil)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,0 +1,232 @@
+// Package pace serves the backlogged partitions of one member at an equal rate.
+// A partition that is far ahead waits at the gate until the slowest has caught up.
+// A partition that has nothing to do, or whose handler hangs or is much slower
+// than the others', is not waited for: pacing never slows a member down to the
+// rate of one bad partition. It promises no order and no exact rate.
+package pace
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// absent is how long a partition may stay away from the gate. After that the
+	// others stop waiting for it: its queue is empty, or its handler hangs.
+	absent = 50 * time.Millisecond
+
+	// slow is how long a handler may take. The others do not wait for a partition
+	// whose last handler took longer.
+	slow = 5 * time.Millisecond
+
+	// slowFactor raises both limits where handlers take long: nothing counts as
+	// absent or slow within this many times what the other partitions' handlers take.
+	slowFactor = 4
+
+	// defaultAhead is Gate.Ahead if that is 0.
+	defaultAhead = 64
+
+	// recheck is how long a waiting partition sleeps at most before it looks whether
+	// the partition it waits for has become absent.
+	recheck = absent / 2
+
+	// maxAge is how old Gate.low may be while partitions wait: they need not all
+	// search for the slowest.
+	maxAge = absent / 4
+
+	// smoothing makes the newest time of a handler one part in so many of its
+	// average.
+	smoothing = 8
+)
+
+// A Gate keeps the partitions of one member in step. Its zero value is ready. Its
+// lock is never held across anything that blocks.
+type Gate struct {
+	// Ahead is how many messages one partition may be ahead of the slowest that is
+	// waited for; 0 means 64. It must not change once a partition has joined.
+	Ahead int64
+
+	mu    sync.Mutex
+	turns []*Turn
+	low   int64         // the count of the slowest turn, when last searched for
+	seen  time.Time     // when that was
+	wake  chan struct{} // nil if nobody waits; closed when low has reached goal, or may have
+	goal  int64
+	took  time.Duration // the sum of what the turns' handlers take
+	timed int           // how many turns have a part in that sum
+}
+
+// A Turn is one partition's place at the gate. Several handlers of the partition
+// may use it at once.
+type Turn struct {
+	gate    *Gate         // whose lock guards the fields below
+	count   int64         // messages handled, on a scale that all turns share
+	last    time.Time     // when it was last at the gate, or its handler returned
+	skipped bool          // nobody waits for it: it was absent, slow, or said that it rests
+	took    time.Duration // the average of what its handler takes; 0 if not known
+}
+
+// Join adds a partition, level with the slowest. It is expected at the gate at
+// once.
+func (g *Gate) Join() *Turn {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := &Turn{gate: g, count: g.slowest(now), last: now}
+	g.turns = append(g.turns, t)
+	return t
+}
+
+// Leave removes the partition from the gate.
+func (t *Turn) Leave() {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turns = slices.DeleteFunc(g.turns, func(x *Turn) bool { return x == t })
+	t.setTook(0)
+	g.wakeAll()
+}
+
+// Rest says that the partition will not be at the gate for a while, so that nobody
+// waits for it.
+func (t *Turn) Rest() {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.skipped = true
+	g.wakeAll()
+}
+
+// Wait blocks while the partition is too far ahead of one that is waited for. A
+// closed stop ends the wait without an error: messages that were fetched before a
+// stop are handled without delay. Wait returns when it let the partition pass,
+// which Done needs, and the error of ctx.
+func (t *Turn) Wait(ctx context.Context, stop <-chan struct{}) (time.Time, error) {
+	now := time.Now()
+	for wake := t.pass(now, true); wake != nil; wake = t.pass(now, false) {
+		select {
+		case <-wake:
+		case <-time.After(recheck):
+		case <-stop:
+			return time.Now(), ctx.Err()
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+		now = time.Now()
+	}
+	return now, ctx.Err()
+}
+
+// Done says that a handler that Wait let pass at the given time has returned, with
+// n messages handled. The others wait for the partition again if it was quick.
+func (t *Turn) Done(at time.Time, n int) {
+	now, g := time.Now(), t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	took := now.Sub(at)
+	t.skipped = took > slow && took > slowFactor*t.others()
+	if t.took == 0 {
+		t.setTook(took)
+	} else {
+		t.setTook(t.took + (took-t.took)/smoothing)
+	}
+	t.last = now
+	was := t.count
+	t.count += int64(n)
+	if g.wake == nil || was > g.low {
+		return // nobody waits, or not for this one
+	}
+	if g.low = g.slowest(now); g.low >= g.goal {
+		g.wakeAll()
+	}
+}
+
+// pass returns nil if the partition may pass, otherwise the channel to wait for.
+// Waiting partitions are woken once for half of Ahead, not for every message.
+func (t *Turn) pass(now time.Time, arriving bool) (wake chan struct{}) {
+	g := t.gate
+	ahead := cmp.Or(g.Ahead, defaultAhead)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if arriving {
+		t.arrive(now)
+	}
+	t.last = now
+	if t.count-g.low > ahead && (g.wake == nil || now.Sub(g.seen) > maxAge) {
+		g.low, g.seen = g.slowest(now), now
+	}
+	if t.count-g.low <= ahead {
+		return nil
+	}
+	if g.wake == nil {
+		g.wake, g.goal = make(chan struct{}), g.low+(ahead+1)/2
+	}
+	return g.wake
+}
+
+// arrive moves a partition that comes back after an absence up to the slowest, so
+// that nobody waits until it has caught up.
+func (t *Turn) arrive(now time.Time) {
+	if t.away(now) {
+		t.skipped = true
+		t.count = max(t.count, t.gate.slowest(now))
+	}
+}
+
+// away reports that nobody waits for the partition.
+func (t *Turn) away(now time.Time) bool {
+	gone := now.Sub(t.last)
+	return t.skipped || gone > absent && gone > slowFactor*t.others()
+}
+
+// others is the average of what the handlers of the other partitions take.
+func (t *Turn) others() time.Duration {
+	n := t.gate.timed
+	if t.took > 0 {
+		n--
+	}
+	if n == 0 {
+		return 0
+	}
+	return (t.gate.took - t.took) / time.Duration(n)
+}
+
+// setTook notes what the partition's handler takes; 0 means that it is not known.
+func (t *Turn) setTook(took time.Duration) {
+	g := t.gate
+	if t.took > 0 {
+		g.timed--
+	}
+	if took > 0 {
+		g.timed++
+	}
+	g.took += took - t.took
+	t.took = took
+}
+
+// slowest is the lowest count of the partitions that are waited for; if there are
+// none, the highest of all.
+func (g *Gate) slowest(now time.Time) int64 {
+	low, high, found := int64(0), g.low, false
+	for _, t := range g.turns {
+		high = max(high, t.count)
+		if !t.away(now) && (!found || t.count < low) {
+			low, found = t.count, true
+		}
+	}
+	if !found {
+		return high
+	}
+	return low
+}
+
+// wakeAll lets every waiting partition look again.
+func (g *Gate) wakeAll() {
+	if g.wake != nil {
+		close(g.wake)
+		g.wake = nil
+	}
+}
