@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // era is the wall clock as incarnations count it: in units of 4 s. A clock that is
@@ -45,7 +46,10 @@ func (s *session) call(a core.Action) {
 		})
 		ev := s.perform(ctx, &a)
 		late()
-		if !answered.Swap(true) || mutLateAnswer {
+		// one-answer-per-call: A store call is answered once.
+		// Without it: A call is answered as unknown when its time is over, and then by the
+		// store. The core takes the late answer for that of its next call.
+		if !answered.Swap(true) || rule.OneAnswerPerCall.Off() {
 			s.send(ev)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A clock tells the time that leases are measured by: it counts suspend, and
@@ -23,7 +24,10 @@ func newClock() clock {
 	began := time.Now()
 	runtime := plainClock(began).now
 	boot, real, ok := bootClock()
-	if mutClockStops {
+	// clock-counts-suspend: The clock of a lease counts the time that the machine sleeps.
+	// Without it: C1's machine sleeps past the lease, and q goes to C2. C1 wakes up with a
+	// clock that stood still, and goes on with q under a lease that looks valid.
+	if rule.ClockCountsSuspend.Off() {
 		return clock{runtime, nil, true}
 	}
 	if !ok {

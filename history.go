@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // mostPasts is how many plans the history keeps: well below 256 KB.
@@ -122,13 +123,21 @@ func (s *session) appendPast(p record.Past) error {
 // The core orders no abort now, and the lease ends as it would have.
 func (s *session) obituary() {
 	left := max(core.Time(s.lease.Load()).Sub(s.m.clock.now()), 0)
-	if mutWholeLease {
+	// bug-extends-no-lease: After a bug, handlers have what remains of the lease and no
+	// more.
+	// Without it: C1 ends by a bug with a second of lease left, and its handler has a whole
+	// lease more. C2 declares C1 dead and starts q: both run it.
+	if rule.BugExtendsNoLease.Off() {
 		left = s.m.timing.Lease
 	}
 	limit := time.NewTimer(left)
 	defer limit.Stop()
 	s.abortAt = time.Time{}
-	for len(s.runs) > 0 && !mutEarlyObituary {
+	// left-means-returned: After a bug, LEFT is written only when every handler has
+	// returned.
+	// Without it: C1 ends by a bug and writes LEFT while a handler still works. LEFT frees
+	// q, and C2 starts it.
+	for len(s.runs) > 0 && !rule.LeftMeansReturned.Off() {
 		select {
 		case ev := <-s.inbox:
 			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // warmUps are the partitions that come to this member as soon as their owners
@@ -78,7 +79,8 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	for {
 		select {
 		case is := <-fresh:
-			cfg.Fresh = is && (s.m.joins == 1 || mutFreshForLife)
+			// rejoined-session-is-not-fresh: see newSession.
+			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
 			cfg.Volatile = volatile(s.m.cfg.Store)
 			return
 		case ask := <-s.m.asks:

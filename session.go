@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A session is one life of a member: one goroutine that feeds the core and does
@@ -67,11 +68,15 @@ func newSession(m *Member) *session {
 	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256),
 		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
+	// for new.
+	// Without it: C1 was started in a new store. The store is emptied while C2 is cut off.
+	// C1's next session takes it for new, holds nothing back, and starts what C2 runs.
 	cfg := &core.Config{
 		Session:  s.id,
 		Name:     m.name,
 		Timing:   m.timing,
-		Fresh:    m.cfg.NewGroup && (m.joins == 0 || mutFreshForLife),
+		Fresh:    m.cfg.NewGroup && (m.joins == 0 || rule.RejoinedSessionIsNotFresh.Off()),
 		Volatile: volatile(m.cfg.Store),
 		Era:      era(),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
@@ -277,7 +282,11 @@ func (s *session) lookForJump() {
 // long as the clock.
 func (s *session) slept() bool {
 	c := &s.m.clock
-	if c.exact || c.drift == nil || mutSleepUnseen || !apart(c.drift(), time.Duration(s.drift.Load())) {
+	// sleep-is-seen: A sleep is noticed before every effect, also where no clock counts
+	// suspend.
+	// Without it: C1's machine sleeps past the lease, and q goes to C2. C1's clock stood
+	// still, its timers as well, and its handler acts on q when it wakes up.
+	if c.exact || c.drift == nil || rule.SleepIsSeen.Off() || !apart(c.drift(), time.Duration(s.drift.Load())) {
 		return false
 	}
 	select {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/rule"
 	"golang.org/x/sys/unix"
 )
 
@@ -324,7 +325,10 @@ func (k *keeper) enter(r *running) (int, error) {
 func (k *keeper) until(by leaseholder) int64 {
 	now := bootNow()
 	left := by.Left()
-	if mutClockLate {
+	// clock-before-lease: The clock is read before the remaining lease that is added to it.
+	// Without it: The agent is frozen between the two. The command's time is counted from
+	// the later clock and outlasts the lease by as long as the freeze.
+	if rule.ClockBeforeLease.Off() {
 		now = bootNow()
 	}
 	if left <= k.margin {
