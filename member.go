@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // How Run can end, besides nil after a leave in good order.
@@ -54,7 +55,10 @@ type Member struct {
 
 // leaseClock is the clock that a member measures its lease by.
 func leaseClock() clock.Clock {
-	if mutClockStops {
+	// clock-counts-suspend: The clock of a lease counts the time that the machine sleeps.
+	// Without it: C1's machine sleeps past the lease, and q goes to C2. C1 wakes up with a
+	// clock that stood still, and goes on with q under a lease that looks valid.
+	if rule.ClockCountsSuspend.Off() {
 		return clock.Runtime(time.Now())
 	}
 	return clock.New()

@@ -20,4 +20,4 @@ func TestS2_Join_ByWholeMembers(t *testing.T)  { playAll(t, "s2-join") }
 func TestS2_Leave_ByWholeMembers(t *testing.T) { playAll(t, "s2-leave") }
 func TestS2_Kill_ByWholeMembers(t *testing.T)  { playAll(t, "s2-kill") }
 func TestS2_Guard_ByWholeMembers(t *testing.T) { playAll(t, "s2-guard") }
-func TestB_Static_ByWholeMembers(t *testing.T) { playAll(t, "rule-return") }
+func TestB_Static_ByWholeMembers(t *testing.T) { playAll(t, "return") }

@@ -13,18 +13,18 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/defect"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
-// TestMutantEffectUnchecked (M24): a member that asks for its lease by a
+// TestMutantEffectUnchecked: a member that asks for its lease by a
 // watchdog only, and not before an effect, acts on what is no longer its own.
 func TestMutantEffectUnchecked(t *testing.T) {
-	const story = "rule-check-before-every-effect"
+	const story = "check-before-every-effect"
 	if err := playWhole(t, story, nil); err != nil {
 		t.Fatalf("with every rule in: %v", err)
 	}
-	undo, _ := rota.Mutate("M24")
+	undo, _ := rule.Take(rule.CheckBeforeEveryEffect)
 	defer undo()
 	err := playWhole(t, story, nil)
 	if err == nil {
@@ -36,38 +36,38 @@ func TestMutantEffectUnchecked(t *testing.T) {
 // TestMutantShell takes each rule out that only the shell has; its story must go
 // wrong.
 func TestMutantShell(t *testing.T) {
-	stories := map[string]func(*testing.T) error{"S1": comesBack(false), "S2": oversleeps, "S3": answersLate, "S4": diesEarly, "S5": abortsAll, "S6": asksBusy, "S7": outlivesBug}
-	for _, d := range defect.Outer {
-		if d.Layer != defect.Shell {
+	stories := map[rule.Rule]func(*testing.T) error{
+		rule.RejoinedSessionIsNotFresh: comesBack(false), rule.SleepIsSeen: oversleeps, rule.OneAnswerPerCall: answersLate, rule.LeftMeansReturned: diesEarly,
+		rule.ShellAbortsAgain: abortsAll, rule.BusyBeforeAsking: asksBusy, rule.BugExtendsNoLease: outlivesBug,
+	}
+	for _, r := range rule.All() {
+		if r.Entry().Layer != rule.Shell || r.Entry().Must(rule.Scenario) {
 			continue
 		}
-		t.Run(d.ID, func(t *testing.T) {
-			story := stories[d.ID]
+		t.Run(r.String(), func(t *testing.T) {
+			story := stories[r]
 			if story == nil {
 				t.Fatal("it has no story")
 			}
-			delete(stories, d.ID)
+			delete(stories, r)
 			if err := inBubble(t, story); err != nil {
 				t.Fatalf("with every rule in: %v", err)
 			}
-			undo, ok := rota.Mutate(d.ID)
-			if !ok {
-				t.Fatal("it is in the table and cannot be built in")
-			}
+			undo, _ := rule.Take(r)
 			defer undo()
 			err := inBubble(t, story)
 			if err == nil {
-				t.Fatalf("nobody noticed: %s", d.Rule)
+				t.Fatalf("nobody noticed: %s", r.Entry().Without)
 			}
 			t.Log(err)
 		})
 	}
-	for id := range stories {
-		t.Errorf("%s is not in the table", id)
+	for r := range stories {
+		t.Errorf("%s is no rule of the shell alone", r)
 	}
 }
 
-// TestMutantClockStopsInSuspend (M11): the clock of a lease counts suspend; and
+// TestMutantClockStopsInSuspend: the clock of a lease counts suspend; and
 // one that does not makes two owners.
 func TestMutantClockStopsInSuspend(t *testing.T) {
 	if runtime.GOOS == "linux" {
@@ -75,14 +75,14 @@ func TestMutantClockStopsInSuspend(t *testing.T) {
 		if d := off(); d > time.Second {
 			t.Fatalf("the clock of the lease is %v off the one that counts suspend", d)
 		}
-		undo, _ := rota.Mutate("M11")
+		undo, _ := rule.Take(rule.ClockCountsSuspend)
 		d := off()
 		undo()
 		if d < 5*time.Second {
 			t.Skipf("this machine has been up for %v only", uptime(t))
 		}
 	}
-	const story = "rule-clock-counts-suspend"
+	const story = "clock-counts-suspend"
 	if err := playWhole(t, story, nil); err != nil {
 		t.Fatalf("with a clock that runs on: %v", err)
 	}

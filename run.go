@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/pace"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // How often a source may fail in a row before its partition is given up, and how
@@ -81,7 +82,10 @@ func (r *run) check() error {
 	}
 	// The clocks before the lease: the loop takes the lease back before it says
 	// that it knows of a sleep.
-	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !mutUnchecked && int64(r.s.m.now()) >= r.s.lease.Load() {
+	// check-before-every-effect: The lease is asked directly before every effect.
+	// Without it: C1 is frozen past its lease, and q goes to C2. C1 wakes up, and its
+	// handler acts before any timer has fired.
+	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
@@ -247,7 +251,10 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
 		return at, ErrLost
 	}
-	if mutBusyLate && r.check() == nil {
+	// busy-before-asking: A delivery counts as busy before it asks for the lease.
+	// Without it: The lease ends between the question and the count. The abort finds nobody
+	// busy, and the handler begins after it.
+	if rule.BusyBeforeAsking.Off() && r.check() == nil {
 		r.busy.Add(1)
 		return at, nil
 	}
@@ -353,7 +360,11 @@ func (s *session) abort() {
 	for _, r := range s.late() {
 		if r.busy.Load() > 0 {
 			s.name(r, "the handler of %s outlived its time")
-			if mutAbortOnce {
+			// shell-aborts-again: The shell ends every run that overstays, and looks again
+			// after an abort that returned.
+			// Without it: Two handlers overstay the lease. Config.Abort ends the first and
+			// returns; the second works on.
+			if rule.ShellAbortsAgain.Off() {
 				return
 			}
 		}
@@ -374,7 +385,8 @@ func (s *session) forceStop() {
 		} else {
 			s.name(r, "the source does not stop %s")
 		}
-		if mutAbortOnce {
+		// shell-aborts-again: see abort.
+		if rule.ShellAbortsAgain.Off() {
 			return
 		}
 		s.abortAt = time.Now().Add(s.m.timing.Margin)

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/pace"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A session is one life of a member: one goroutine that feeds the core and does
@@ -65,11 +66,15 @@ func newSession(m *Member) *session {
 	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256),
 		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
+	// for new.
+	// Without it: C1 was started in a new store. The store is emptied while C2 is cut off.
+	// C1's next session takes it for new, holds nothing back, and starts what C2 runs.
 	cfg := &core.Config{
 		Session:  s.id,
 		Name:     m.name,
 		Timing:   m.timing,
-		Fresh:    m.cfg.NewGroup && (m.joins == 0 || mutFreshForLife),
+		Fresh:    m.cfg.NewGroup && (m.joins == 0 || rule.RejoinedSessionIsNotFresh.Off()),
 		Volatile: volatile(m.cfg.Store),
 		Era:      era(),
 		Hash:     uint32(s.id) ^ uint32(s.id>>32),
@@ -195,13 +200,21 @@ func (s *session) bug(b core.Bug) error {
 // The core orders no abort now, and the lease ends as it would have.
 func (s *session) obituary() {
 	left := max(core.Time(s.lease.Load()).Sub(s.m.now()), 0)
-	if mutWholeLease {
+	// bug-extends-no-lease: After a bug, handlers have what remains of the lease and no
+	// more.
+	// Without it: C1 ends by a bug with a second of lease left, and its handler has a whole
+	// lease more. C2 declares C1 dead and starts q: both run it.
+	if rule.BugExtendsNoLease.Off() {
 		left = s.m.timing.Lease
 	}
 	limit := time.NewTimer(left)
 	defer limit.Stop()
 	s.abortAt = time.Time{}
-	for len(s.runs) > 0 && !mutEarlyObituary {
+	// left-means-returned: After a bug, LEFT is written only when every handler has
+	// returned.
+	// Without it: C1 ends by a bug and writes LEFT while a handler still works. LEFT frees
+	// q, and C2 starts it.
+	for len(s.runs) > 0 && !rule.LeftMeansReturned.Off() {
 		select {
 		case ev := <-s.inbox:
 			if ev.Kind == core.Stopped || ev.Kind == core.GivenUp {
@@ -311,7 +324,11 @@ func (s *session) lookForJump() {
 // long as the clock.
 func (s *session) slept() bool {
 	c := &s.m.clock
-	if c.Exact || c.Drift == nil || mutSleepUnseen || !clock.Apart(c.Drift(), time.Duration(s.drift.Load())) {
+	// sleep-is-seen: A sleep is noticed before every effect, also where no clock counts
+	// suspend.
+	// Without it: C1's machine sleeps past the lease, and q goes to C2. C1's clock stood
+	// still, its timers as well, and its handler acts on q when it wakes up.
+	if c.Exact || c.Drift == nil || rule.SleepIsSeen.Off() || !clock.Apart(c.Drift(), time.Duration(s.drift.Load())) {
 		return false
 	}
 	select {

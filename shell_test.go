@@ -20,7 +20,7 @@ import (
 )
 
 // The rules of the shell, each as a story that returns what went wrong. The
-// tests here want nothing to; with the rule taken out (internal/defect, Outer)
+// tests here want nothing to; with the rule taken out (internal/rule)
 // mutant_test.go wants an error.
 
 // inBubble runs a story in a bubble.

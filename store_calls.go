@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // era is the wall clock as incarnations count it: in units of 4 s. A clock that is
@@ -64,7 +65,10 @@ func (s *session) call(a core.Action) {
 		})
 		ev := s.perform(ctx, &a)
 		late()
-		if !answered.Swap(true) || mutLateAnswer {
+		// one-answer-per-call: A store call is answered once.
+		// Without it: A call is answered as unknown when its time is over, and then by the
+		// store. The core takes the late answer for that of its next call.
+		if !answered.Swap(true) || rule.OneAnswerPerCall.Off() {
 			s.send(ev)
 		}
 	})
@@ -313,7 +317,8 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	for {
 		select {
 		case is := <-fresh:
-			cfg.Fresh = is && (s.m.joins == 1 || mutFreshForLife)
+			// rejoined-session-is-not-fresh: see newSession.
+			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
 			cfg.Volatile = volatile(s.m.cfg.Store)
 			return
 		case ask := <-s.m.asks:

@@ -153,9 +153,9 @@ func (e *evidence) write(w io.Writer) {
 	p("`rota sim`: %s schedules from seed %d on, %s steps, %d violations. 4 members, 6 partitions, all faults.\n",
 		group(schedules), e.batches[0].Seed, group(int(steps)), bad)
 	p("## Defects\n")
-	p("\"No violations\" means nothing unless the same harness notices every defect. Each of")
-	p("these was built in (`-tags mutants`), one at a time.\n")
-	p("| | rule taken out | explorer, steps | simulator, schedules | also by |")
+	p("\"No violations\" means nothing unless the same harness notices the lack of every rule.")
+	p("Each of these was taken out (`-tags mutants`), one at a time.\n")
+	p("| rule taken out | so that | explorer, steps | simulator, schedules | also by |")
 	p("|---|---|---:|---:|---|")
 	for _, r := range e.hunted {
 		also := strings.Join(r.Scenarios, ", ")
@@ -166,7 +166,7 @@ func (e *evidence) write(w io.Writer) {
 		if !r.Caught {
 			verdict = " **MISSED**"
 		}
-		p("| %s | %s%s | %s | %s | %s |", r.ID, r.Rule, verdict, orDash(r.Steps), orDash(r.Schedules), also)
+		p("| [%s](rules.md#%s) | %s%s | %s | %s | %s |", r.Name, r.Name, r.Without, verdict, orDash(r.Steps), orDash(r.Schedules), also)
 	}
 	p("\nSeveral of the simulator's directed generators were written because a defect was")
 	p("missed without them. So its figures tell that these defects are noticed, not how")
@@ -181,7 +181,7 @@ func (e *evidence) write(w io.Writer) {
 	p("As the explorer found it: what happens, and then who runs what with how many ticks")
 	p("of lease left.\n")
 	for _, d := range e.shown {
-		p("**%s, %s** (%s): %s\n", d.ID, d.Rule, d.Config, d.Violation.Error())
+		p("**%s: %s** (%s): %s\n", d.Rule, d.Without, d.Config, d.Violation.Error())
 		p("```")
 		for _, line := range d.Trace {
 			p("%s", line)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/explore"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
-// docs/evidence.md speaks of every configuration and every defect there is, and
+// docs/evidence.md speaks of every configuration and every rule there is, and
 // of none that was cut, broken or missed.
 func TestEvidenceIsWhole(t *testing.T) {
 	b, err := os.ReadFile("../../docs/evidence.md")
@@ -24,12 +24,13 @@ func TestEvidenceIsWhole(t *testing.T) {
 			t.Errorf("it does not tell of %q: make evidence", c.Name)
 		}
 	}
-	for _, d := range defect.Table {
-		if !strings.Contains(page, "| "+d.ID+" | "+d.Rule+" | ") {
-			t.Errorf("it does not tell that %s, %s, is noticed: make evidence", d.ID, d.Rule)
+	for _, r := range rule.Known() {
+		e := r.Entry()
+		if !strings.Contains(page, "| ["+e.Name+"](rules.md#"+e.Name+") | "+e.Without+" | ") {
+			t.Errorf("it does not tell that the lack of %s is noticed: make evidence", r)
 		}
-		if d.Must(defect.Explorer) && !strings.Contains(page, "**"+d.ID+", "+d.Rule+"** (") {
-			t.Errorf("it does not show how %s is noticed: make evidence", d.ID)
+		if e.Must(rule.Explorer) && !strings.Contains(page, "**"+e.Name+": "+e.Without+"** (") {
+			t.Errorf("it does not show how the lack of %s is noticed: make evidence", r)
 		}
 	}
 	counts := regexp.MustCompile(`([0-9,]+) (violations|marks not reached)`).FindAllStringSubmatch(page, -1)

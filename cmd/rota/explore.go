@@ -10,9 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/explore"
-	"github.com/rota-dev/rota/internal/sim"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/spf13/cobra"
 )
 
@@ -47,7 +46,7 @@ wrong command line, 130 if interrupted.`,
   rota explore "2m1p lost"              one
   rota explore --list                   what there is
   rota explore -o json | jq .states     for scripts
-  go run -tags mutants ./cmd/rota explore --mutants    the shortest way to notice each defect`,
+  go run -tags mutants ./cmd/rota explore --mutants    the shortest way to notice the lack of each rule`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return exploreNames(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -56,7 +55,7 @@ wrong command line, 130 if interrupted.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.short, "short", false, "only those that take seconds")
-	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and show the shortest way to notice")
+	flags.BoolVar(&f.mutants, "mutants", false, "take every rule out, one by one, and show the shortest way to notice")
 	flags.BoolVar(&f.list, "list", false, "list the configurations and explore none")
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.Var(number[int]{&f.most, 0, math.MaxInt}, "most", "cut a configuration after this many states; 0 is never")
@@ -173,37 +172,38 @@ func (f *exploreFlags) tell(w io.Writer, r explore.Result) error {
 	return err
 }
 
-// A shown defect and the shortest way to notice it.
+// A shown defect is a rule taken out, and the shortest way to notice.
 type shownDefect struct {
-	ID   string `json:"id"`
-	Rule string `json:"rule"`
+	Rule    rule.Rule `json:"rule"`
+	Without string    `json:"without"`
 	explore.Result
 }
 
-// allDefects shows every defect that the explorer must notice.
+// allDefects takes every rule out whose lack the explorer must notice.
 func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 || f.short {
-		return usagef("--mutants: each defect has its configuration; name none")
+		return usagef("--mutants: each rule has its configuration; name none")
 	}
-	if !sim.CanMutate() {
+	if !rule.CanTake {
 		return usagef("--mutants: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota explore --mutants")
 	}
 	missed := 0
-	for _, d := range defect.Table {
-		if !d.Must(defect.Explorer) {
+	for _, out := range rule.Known() {
+		without := out.Entry().Without
+		if !out.Entry().Must(rule.Explorer) {
 			continue
 		}
-		r := explore.Catch(cmd.Context(), d.ID, explore.Options{Cores: 1}) // so that it is the same way each time
+		r := explore.Without(cmd.Context(), out, explore.Options{Cores: 1}) // so that it is the same way each time
 		if cmd.Context().Err() != nil {
 			return silentExit(130)
 		}
 		if r == nil || r.Violation == nil {
 			missed++
-			fmt.Fprintf(cmd.OutOrStdout(), "%s  %s: MISSED\n", d.ID, d.Rule)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s  %s: MISSED\n", out, without)
 			continue
 		}
 		r.Seconds = math.Round(r.Seconds*10) / 10
-		if err := f.tellDefect(cmd.OutOrStdout(), &shownDefect{d.ID, d.Rule, *r}); err != nil {
+		if err := f.tellDefect(cmd.OutOrStdout(), &shownDefect{out, without, *r}); err != nil {
 			return err
 		}
 	}
@@ -217,14 +217,14 @@ func (f *exploreFlags) tellDefect(w io.Writer, d *shownDefect) error {
 	if f.output == "json" {
 		return json.NewEncoder(w).Encode(d)
 	}
-	_, err := fmt.Fprintf(w, "%s  %s: %s in %s, %s\n  %v\n    %s\n", d.ID, d.Rule, count(d.Depth, "step"), d.Config, count(d.States, "state"), d.Violation, strings.Join(d.Trace, "\n    "))
+	_, err := fmt.Fprintf(w, "%s  %s: %s in %s, %s\n  %v\n    %s\n", d.Rule, d.Without, count(d.Depth, "step"), d.Config, count(d.States, "state"), d.Violation, strings.Join(d.Trace, "\n    "))
 	return err
 }
 
-// exploreDefect is how many steps the explorer needs to show a defect; ok is
-// false if it did not.
-func exploreDefect(ctx context.Context, id string) (steps int, ok bool) {
-	r := explore.Catch(ctx, id, explore.Options{})
+// exploreWithout is how many steps the explorer needs to notice the lack of a rule;
+// ok is false if it did not.
+func exploreWithout(ctx context.Context, out rule.Rule) (steps int, ok bool) {
+	r := explore.Without(ctx, out, explore.Options{})
 	if r == nil || r.Violation == nil {
 		return 0, false
 	}

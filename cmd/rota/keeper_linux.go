@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/rule"
 	"golang.org/x/sys/unix"
 )
 
@@ -325,7 +326,10 @@ func (k *keeper) enter(r *running) (int, error) {
 func (k *keeper) until(by leaseholder) int64 {
 	now := clock.Boot()
 	left := by.Left()
-	if mutClockLate {
+	// clock-before-lease: The clock is read before the remaining lease that is added to it.
+	// Without it: The agent is frozen between the two. The command's time is counted from
+	// the later clock and outlasts the lease by as long as the freeze.
+	if rule.ClockBeforeLease.Off() {
 		now = clock.Boot()
 	}
 	if left <= k.margin {

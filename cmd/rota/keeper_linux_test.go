@@ -11,7 +11,7 @@ import (
 
 // The rules of the watchdog that no real process can be made to break on time,
 // each as a story that returns what went wrong; with the rule taken out
-// (internal/defect, Outer) mutant_linux_test.go wants an error.
+// (internal/rule) mutant_linux_test.go wants an error.
 
 // stalled is a leaseholder that is frozen between its answer and whoever asked.
 type stalled struct {

@@ -30,8 +30,8 @@ type live struct {
 	story   []string
 	batches []*telling // partitions of one member that do the same at about the same time
 	st      *rota.Status
-	names   map[string]string // by session
-	work    map[string]*pace  // by member
+	names   map[string]string           // by session
+	work    map[string]*pace            // by member
 	shown   map[string]rota.MemberState // state of members that others started, by session
 	hinted  bool
 	leaving bool

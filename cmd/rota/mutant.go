@@ -7,38 +7,19 @@ import (
 	"os"
 	"strings"
 
-	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
-// Each variable takes one rule of the watchdog out; internal/defect says which.
-var (
-	mutClockLate bool // W1
-	mutRevive    bool // W2
-	mutGoneEarly bool // W3
-	mutTicksOnly bool // W4
-)
-
-// mutate takes a rule of the watchdog out until undo is called.
-func mutate(id string) (undo func(), ok bool) {
-	m, ok := map[string]*bool{"W1": &mutClockLate, "W2": &mutRevive, "W3": &mutGoneEarly, "W4": &mutTicksOnly}[id]
-	if !ok {
-		return nil, false
-	}
-	*m = true
-	return func() { *m = false }, true
-}
-
-// A build for tests: ROTA_DEFECT="M7 M24" takes these rules out of every member
-// that this program runs, so that tests with real processes can show that they
-// notice.
+// A build for tests: ROTA_DEFECT="self-stop stop-ack" takes these rules out of every
+// member that this program runs, so that tests with real processes can show that
+// they notice.
 func init() {
-	for _, id := range strings.Fields(os.Getenv("ROTA_DEFECT")) {
-		_, inCore := core.Mutate(id)
-		_, inShell := rota.Mutate(id)
-		if _, here := mutate(id); !inCore && !inShell && !here {
-			fmt.Fprintf(os.Stderr, "rota: ROTA_DEFECT: there is no rule %q to take out; see internal/defect\n", id)
+	for _, name := range strings.Fields(os.Getenv("ROTA_DEFECT")) {
+		r, err := rule.Named(name)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "rota: ROTA_DEFECT:", err)
 			os.Exit(exitUsage)
 		}
+		rule.Take(r)
 	}
 }

@@ -5,38 +5,38 @@ package main
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/internal/defect"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // TestMutantWatchdog takes each rule of the watchdog out; its story must go
 // wrong.
 func TestMutantWatchdog(t *testing.T) {
-	stories := map[string]func() error{"W1": clockFirst, "W2": staysEnding, "W3": goneIsGone, "W4": atTheInstant}
-	for _, d := range defect.Outer {
-		if d.Layer != defect.Watchdog {
+	stories := map[rule.Rule]func() error{
+		rule.ClockBeforeLease: clockFirst, rule.EndingIsFinal: staysEnding, rule.GoneWithDescendants: goneIsGone, rule.EndedAtTheInstant: atTheInstant,
+	}
+	for _, r := range rule.All() {
+		if r.Entry().Layer != rule.Watchdog {
 			continue
 		}
-		t.Run(d.ID, func(t *testing.T) {
-			story, undo := stories[d.ID], func() {}
-			if story != nil {
-				if err := story(); err != nil {
-					t.Fatalf("with every rule in: %v", err)
-				}
-				undo, _ = mutate(d.ID)
+		t.Run(r.String(), func(t *testing.T) {
+			story := stories[r]
+			if story == nil {
+				t.Fatal("it has no story")
 			}
-			if undo == nil || story == nil {
-				t.Fatal("it is in the table and cannot be built in, or has no story")
+			delete(stories, r)
+			if err := story(); err != nil {
+				t.Fatalf("with every rule in: %v", err)
 			}
+			undo, _ := rule.Take(r)
 			defer undo()
-			delete(stories, d.ID)
 			err := story()
 			if err == nil {
-				t.Fatalf("nobody noticed: %s", d.Rule)
+				t.Fatalf("nobody noticed: %s", r.Entry().Without)
 			}
 			t.Log(err)
 		})
 	}
-	for id := range stories {
-		t.Errorf("%s is not in the table", id)
+	for r := range stories {
+		t.Errorf("%s is no rule of the watchdog", r)
 	}
 }

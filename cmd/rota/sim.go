@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/defect"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
@@ -60,27 +60,27 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
   rota sim --directed s0-05                     every fault at every point of S0-5
   rota sim --directed all                       and of every other scenario
   rota sim --directed 7                         and of schedule 7, without its noise
-  go run -tags mutants ./cmd/rota sim --mutants        is every defect noticed?
-  go run -tags mutants ./cmd/rota sim --mutant M6      by what, as a scenario file`,
+  go run -tags mutants ./cmd/rota sim --mutants        is the lack of every rule noticed?
+  go run -tags mutants ./cmd/rota sim --mutant lease-from-sending    by what, as a scenario file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(number[int]{&f.schedules, 1, math.MaxInt}, "schedules", "how many schedules to play; of --mutants, the most per defect")
+	flags.Var(number[int]{&f.schedules, 1, math.MaxInt}, "schedules", "how many schedules to play; of --mutants, the most per rule")
 	flags.Var(number[uint64]{&f.seed, 0, math.MaxUint64}, "seed", "seed of the first; the others follow")
 	sizeFlags(cmd, &f.members, &f.partitions)
 	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
 	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures")
 	flags.StringVar(&f.replay, "replay", "", "print the transcript of the schedule with this `seed`, or play this scenario file")
 	flags.StringVar(&f.directed, "directed", "", "every fault at every point of the `scenario`s whose names begin so; all is all; a number is a seed")
-	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and look whether it is noticed")
-	flags.StringVar(&f.mutant, "mutant", "", "build the defect with this `id` in; alone, print what notices it")
+	flags.BoolVar(&f.mutants, "mutants", false, "take every rule out, one by one, and look whether that is noticed")
+	flags.StringVar(&f.mutant, "mutant", "", "take the `rule` of this name out; alone, print what notices that")
 	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas; all if not given:\n"+faultHelp())
 	complete(cmd, "faults", completeList(sim.FaultNames()))
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "directed", cobra.FixedCompletions(append(scenarioNames(), "all"), cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "mutant", cobra.FixedCompletions(defectIDs(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "mutant", cobra.FixedCompletions(ruleNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -119,18 +119,24 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 	case given("directed"):
 		return f.allFaults(cmd)
 	case f.mutants:
-		return f.hunt(cmd, defectIDs(), given("schedules"))
+		return f.hunt(cmd, rule.Known(), given("schedules"))
 	case given("mutant"):
-		return f.hunt(cmd, []string{f.mutant}, given("schedules"))
+		return f.hunt(cmd, []rule.Rule{f.out()}, given("schedules"))
 	}
 	return f.batch(cmd)
 }
 
 func (f *simFlags) checkMutants(given func(string) bool) error {
-	if _, known := defect.Find(f.mutant); given("mutant") && !known {
-		return usagef("--mutant %q: no defect is called so; known are %s", f.mutant, strings.Join(defectIDs(), ", "))
+	if given("mutant") {
+		r, err := rule.Named(f.mutant)
+		if err != nil {
+			return usagef("--mutant %q: %v", f.mutant, err)
+		}
+		if !slices.Contains(rule.Known(), r) {
+			return usagef("--mutant %s: no schedule can notice that; %s does", f.mutant, r.Entry().Test)
+		}
 	}
-	if (f.mutants || given("mutant")) && !sim.CanMutate() {
+	if (f.mutants || given("mutant")) && !rule.CanTake {
 		what := "--mutants"
 		if given("mutant") {
 			what = "--mutant " + f.mutant
@@ -140,12 +146,12 @@ func (f *simFlags) checkMutants(given func(string) bool) error {
 	return nil
 }
 
-func defectIDs() []string {
-	var ids []string
-	for _, d := range defect.Table {
-		ids = append(ids, d.ID)
+func ruleNames() []string {
+	var names []string
+	for _, r := range rule.Known() {
+		names = append(names, r.String())
 	}
-	return ids
+	return names
 }
 
 func scenarioNames() []string {
@@ -182,16 +188,16 @@ func (f *simFlags) shortest(all []sim.Failure) string {
 	if len(all) == 0 || all[0].Invariant == "bug" {
 		return ""
 	}
-	s, ok := sim.ShortenSeed(f.options(), all[0].Seed, "")
+	s, ok := sim.ShortenSeed(f.options(), all[0].Seed, rule.None)
 	if !ok {
 		return fmt.Sprintf("seed %d cannot be told as a scenario file: it needs delays or clock rates that have no verb\n", all[0].Seed)
 	}
-	return asFile(s, fmt.Sprintf("Found by rota sim, seed %d.", all[0].Seed), "")
+	return asFile(s, fmt.Sprintf("Found by rota sim, seed %d.", all[0].Seed), rule.None)
 }
 
 // asFile prints a script as a scenario file to be committed.
-func asFile(s sim.Script, title, id string) string {
-	text, err := sim.Tell(&s, title, id)
+func asFile(s sim.Script, title string, out rule.Rule) string {
+	text, err := sim.Tell(&s, title, out)
 	if err != nil {
 		return "the shortest schedule found, which as a scenario would promise too much (" + firstLine(err.Error()) + "):\n\n" + s.Text(title)
 	}

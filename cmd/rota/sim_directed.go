@@ -18,7 +18,7 @@ func (f *simFlags) allFaults(cmd *cobra.Command) error {
 		return err
 	}
 	d := sim.Directed{Bases: bases, Cores: f.cores, Most: 1000} // there is an end to them
-	defer f.breakIt(&d.Options)()
+	defer f.breakIt()()
 	ctx := cmd.Context()
 	r := withBar(cmd.ErrOrStderr(), d.Total(), func(show func(progress)) sim.DirectedReport {
 		d.Progress = func(done, violations int, perSecond float64) { show(progress{done, violations, perSecond}) }
@@ -76,8 +76,8 @@ func (f *simFlags) directedTable(r *sim.DirectedReport, interrupted bool) string
 	}
 	if len(r.Violations) > 0 {
 		v := &r.Violations[0]
-		if short, ok := sim.Shorten(v.Script, f.mutant); ok {
-			s.WriteString(asFile(short, "Found by rota sim --directed "+v.Base+": "+v.Fault+" "+v.Host+".", f.mutant))
+		if short, ok := sim.Shorten(v.Script, f.out()); ok {
+			s.WriteString(asFile(short, "Found by rota sim --directed "+v.Base+": "+v.Fault+" "+v.Host+".", f.out()))
 		}
 	}
 	return s.String()

@@ -4,18 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/defect"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
 )
 
-// A huntRow is what became of one defect.
+// A huntRow is what became of a hunt for the lack of one rule.
 type huntRow struct {
-	defect.Defect
+	rule.Entry
 	Caught    bool     `json:"caught"`
 	Steps     int      `json:"explorer_steps,omitempty"`
 	Schedules int      `json:"simulator_schedules,omitempty"`
@@ -26,12 +27,12 @@ type huntRow struct {
 	catch     sim.Catch
 }
 
-// mostPerDefect is how long a defect is looked for.
-const mostPerDefect = 200_000
+// mostPerRule is how long the lack of a rule is looked for.
+const mostPerRule = 200_000
 
-// hunt looks for defects, one row each.
-func (f *simFlags) hunt(cmd *cobra.Command, ids []string, limited bool) error {
-	limit := mostPerDefect
+// hunt takes rules out, one row each.
+func (f *simFlags) hunt(cmd *cobra.Command, rules []rule.Rule, limited bool) error {
+	limit := mostPerRule
 	if limited {
 		limit = f.schedules
 	}
@@ -47,10 +48,9 @@ func (f *simFlags) hunt(cmd *cobra.Command, ids []string, limited bool) error {
 	status := newNowLine(cmd.ErrOrStderr())
 	rows := []huntRow{}
 	missed := 0
-	for _, id := range ids {
-		status.show("looking for " + id)
-		d, _ := defect.Find(id)
-		row := huntOne(ctx, d, bases, stories, limit)
+	for _, out := range rules {
+		status.show("without " + out.String())
+		row := huntOne(ctx, out, bases, stories, limit)
 		if ctx.Err() != nil {
 			break
 		}
@@ -66,51 +66,45 @@ func (f *simFlags) hunt(cmd *cobra.Command, ids []string, limited bool) error {
 		}
 	}
 	status.clear()
-	interrupted := len(rows) < len(ids)
-	if err := f.print(stdout, rows, func() string { return summary(rows, len(ids), missed) + f.counterexample(rows) }); err != nil {
+	interrupted := len(rows) < len(rules)
+	if err := f.print(stdout, rows, func() string { return summary(rows, len(rules), missed) + f.counterexample(rows) }); err != nil {
 		return err
 	}
 	return verdict(missed, interrupted)
 }
 
-// huntOne hunts one defect in every way in which it must be caught, but for tests
-// with whole members, which are `go test`'s.
-func huntOne(ctx context.Context, d *defect.Defect, bases []*sim.Base, stories []*scenario.Scenario, limit int) huntRow {
+// huntOne takes one rule out and looks in every way in which that must be noticed,
+// but for tests with whole members, which are `go test`'s.
+func huntOne(ctx context.Context, out rule.Rule, bases []*sim.Base, stories []*scenario.Scenario, limit int) huntRow {
 	began := time.Now()
-	row := huntRow{Defect: *d, Caught: true}
-	if d.Must(defect.Explorer) {
-		steps, ok := exploreDefect(ctx, d.ID)
+	row := huntRow{Entry: *out.Entry(), Caught: true}
+	if row.Must(rule.Explorer) {
+		steps, ok := exploreWithout(ctx, out)
 		row.Steps, row.Caught = steps, row.Caught && ok
 	}
-	if d.Must(defect.Simulator) {
-		c, _ := sim.Hunt{ID: d.ID, Bases: bases, Limit: limit}.Play(ctx)
+	if row.Must(rule.Simulator) {
+		c, _ := sim.Hunt{Rule: out, Bases: bases, Limit: limit}.Play(ctx)
 		row.catch, row.Schedules, row.Invariant, row.What = c, c.Schedules, c.Invariant(), firstLine(c.What())
 		row.Caught = row.Caught && c.Caught()
 	}
-	row.Scenarios = failing(d.ID, stories)
+	row.Scenarios = failing(out, stories)
 	row.Caught = row.Caught && len(row.Scenarios) > 0
 	row.Seconds = time.Since(began).Seconds()
 	return row
 }
 
-// failing lists the scenarios that say they catch the defect, and do.
-func failing(id string, stories []*scenario.Scenario) []string {
+// failing lists the scenarios that say they fail without the rule, and do.
+func failing(out rule.Rule, stories []*scenario.Scenario) []string {
 	var names []string
 	for _, s := range stories {
-		for _, c := range s.Catches {
-			if c != id {
-				continue
-			}
-			o := sim.Options{Partitions: 6}
-			undo, ok := o.Defect(id)
-			if !ok {
-				continue
-			}
-			if playStory(s, sim.NewStage(o)) != nil {
-				names = append(names, s.Name)
-			}
-			undo()
+		if !slices.Contains(s.Catches, out) {
+			continue
 		}
+		undo, _ := rule.Take(out)
+		if playStory(s, sim.NewStage(sim.Options{Partitions: 6})) != nil {
+			names = append(names, s.Name)
+		}
+		undo()
 	}
 	return names
 }
@@ -121,14 +115,14 @@ func (r *huntRow) line() string {
 		verdict = "MISSED"
 	}
 	var by []string
-	if r.Must(defect.Explorer) {
+	if r.Must(rule.Explorer) {
 		steps := "—"
 		if r.Steps > 0 {
 			steps = count(r.Steps, "step")
 		}
 		by = append(by, "explorer "+steps)
 	}
-	if r.Must(defect.Simulator) {
+	if r.Must(rule.Simulator) {
 		by = append(by, "simulator "+count(r.Schedules, "schedule"))
 	}
 	if r.Test != "" {
@@ -137,20 +131,20 @@ func (r *huntRow) line() string {
 	if len(by) == 0 || len(r.Scenarios) == 0 {
 		by = append(by, "scenario "+strings.Join(r.Scenarios, " "))
 	}
-	return fmt.Sprintf("%-4s %-58s %s  %s", r.ID, r.Rule, verdict, strings.Join(by, ", "))
+	return fmt.Sprintf("%-30s %-60s %s  %s", r.Name, r.Without, verdict, strings.Join(by, ", "))
 }
 
 func summary(rows []huntRow, of, missed int) string {
 	if len(rows) < of {
-		return fmt.Sprintf("interrupted after %d of %s\n", len(rows), count(of, "defect"))
+		return fmt.Sprintf("interrupted after %d of %s\n", len(rows), count(of, "rule"))
 	}
 	if of == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s caught\n", of-missed, count(of, "defect"))
+	return fmt.Sprintf("%d of %s missed when taken out\n", of-missed, count(of, "rule"))
 }
 
-// counterexample is what caught a single defect, as a scenario file.
+// counterexample is what noticed the lack of a single rule, as a scenario file.
 func (f *simFlags) counterexample(rows []huntRow) string {
 	if f.mutants || len(rows) != 1 {
 		return ""
@@ -160,11 +154,11 @@ func (f *simFlags) counterexample(rows []huntRow) string {
 		return ""
 	}
 	out := fmt.Sprintf("by %s: %s\n", r.Invariant, r.What)
-	s, ok := r.catch.Shorten(r.ID)
+	s, ok := r.catch.Shorten(f.out())
 	if !ok {
 		return out + "it cannot be told as a scenario file: it needs delays or clock rates that have no verb\n"
 	}
-	return out + asFile(s, r.ID+": "+r.Rule+".", r.ID)
+	return out + asFile(s, "Without "+r.Name+": "+r.Without+".", f.out())
 }
 
 // nowLine is one line on a terminal that says what goes on; nothing elsewhere.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/plain"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func (f *simFlags) again(cmd *cobra.Command) error {
 func (f *simFlags) schedule(_ *cobra.Command, out io.Writer) (violations int, err error) {
 	seed, _ := strconv.ParseUint(f.replay, 10, 64)
 	o := f.options()
-	defer f.breakIt(&o)()
+	defer f.breakIt()()
 	fmt.Fprintf(out, "schedule %d: %s, %s%s\n", seed, f.size(), f.kinds(), f.without())
 	res := sim.Replay(o, seed, func(line string) { fmt.Fprintln(out, line) })
 	if v := res.Violation; v != nil {
@@ -60,7 +61,7 @@ func (f *simFlags) story(cmd *cobra.Command, out io.Writer) (violations int, err
 		return 0, err
 	}
 	o := sim.Options{Partitions: 6}
-	defer f.breakIt(&o)()
+	defer f.breakIt()()
 	fmt.Fprintf(out, "scenario %s%s\n", plain.Text(s.Name), f.without()) // a file may be anybody's
 	stage := sim.NewStage(o)
 	stage.Say(func(at time.Duration, line string) { fmt.Fprintf(out, "%8.3fs  %s\n", at.Seconds(), plain.Text(line)) })
@@ -99,15 +100,15 @@ func (f *simFlags) readStory() (*scenario.Scenario, error) {
 	return nil, usagef("--replay %q: want a seed, a scenario file or the name of a scenario: %v", f.replay, err)
 }
 
-// breakIt builds the defect in that the command line names, if any.
-func (f *simFlags) breakIt(o *sim.Options) (undo func()) {
-	if f.mutant == "" {
-		return func() {}
-	}
-	undo, ok := o.Defect(f.mutant)
-	if !ok {
-		return func() {} // run has refused this
-	}
+// out is the rule that the command line takes out, if any.
+func (f *simFlags) out() rule.Rule {
+	r, _ := rule.Named(f.mutant) // run has refused what is none
+	return r
+}
+
+// breakIt takes it out.
+func (f *simFlags) breakIt() (undo func()) {
+	undo, _ = rule.Take(f.out())
 	return undo
 }
 
@@ -115,5 +116,5 @@ func (f *simFlags) without() string {
 	if f.mutant == "" {
 		return ""
 	}
-	return ", with defect " + f.mutant + " in"
+	return ", without " + f.mutant
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/clock"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/spf13/cobra"
 )
 
@@ -156,7 +157,11 @@ func (w *watchdog) next(now int64) time.Duration {
 	}
 	wait := watchdogTick
 	for _, c := range w.cmds {
-		if c.until != 0 && !mutTicksOnly {
+		// ended-at-the-instant: A command is ended at the instant at which its time is
+		// over.
+		// Without it: The time of a command is over just after a tick. It works on until
+		// the next one, past the lease.
+		if c.until != 0 && !rule.EndedAtTheInstant.Off() {
 			wait = min(wait, max(time.Duration(c.until-now), 0))
 		}
 	}
@@ -210,7 +215,10 @@ func (w *watchdog) obey(p packet) {
 	case p.Do == "start":
 		w.start(p)
 	case c == nil: // gone meanwhile
-	case p.Do == "lease" && (c.until != 0 || mutRevive): // what is being ended stays so: one kill may miss a process that was just forked
+	// ending-is-final: A command that is being ended stays so, whatever lease arrives.
+	// Without it: The time of a command is over, and it was killed; a process that it
+	// forked just then survives. A late renewal arrives, and nothing ends that process.
+	case p.Do == "lease" && (c.until != 0 || rule.EndingIsFinal.Off()): // what is being ended stays so: one kill may miss a process that was just forked
 		c.until = max(c.until, p.Until)
 	case p.Do == "kill":
 		c.until, c.forced = 0, true
@@ -335,7 +343,10 @@ func (w *watchdog) look() {
 		// the next owner starts when it is told that all is gone. What has escaped
 		// holds up its own command, until that must end: nobody can do more.
 		letGo := c.forced && stuck
-		if !letGo && (!c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !mutGoneEarly) {
+		// gone-with-descendants: A command is gone only when all of its descendants are.
+		// Without it: The command's shell has exited, and a child of it still writes. Gone
+		// is told, q is acknowledged as stopped, and C2 starts it.
+		if !letGo && (!c.waited || (len(left[id]) > 0 || strays || !c.empty()) && !rule.GoneWithDescendants.Off()) {
 			continue
 		}
 		delete(w.cmds, id)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A cell is the reading side of one shared record: at most one call on it is
@@ -60,7 +61,11 @@ func (n *Node) readCells() {
 	}
 	if c := &n.rosterCell; c.want && c.flight == NoVerb && n.reached(c.wait) {
 		c.flight, c.floor = Get, rosterVer(n.roster)
-		if !n.plan.Hold && !mutLostRoster {
+		// lost-roster-is-noticed: A roster that is older than the plan's proves that the
+		// store lost the newer one.
+		// Without it: The store loses the roster and keeps the plan. Every member waits for
+		// a roster that never comes.
+		if !n.plan.Hold && !rule.LostRosterIsNoticed.Off() {
 			c.floor = max(c.floor, n.plan.Roster) // it was there before the plan was
 		}
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
@@ -94,9 +99,13 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 	}
 	c := older(p, n.plan)
 	switch {
-	case mutOlderPlan && c != 0 && p.Incarnation == n.inc:
+	// no-older-plan: A plan that is older than the one applied is ignored.
+	// Without it: C2 has stopped q and acknowledged that. Its watch shows it the plan
+	// before, late, and C2 starts q again, while C1, the next owner, runs it.
+	case rule.NoOlderPlan.Off() && c != 0 && p.Incarnation == n.inc:
 		n.adopt(p, rev)
-	case c > 0 && p.Incarnation != n.inc && !mutNoIncarnation:
+	// incarnation-after-loss: see storeLost.
+	case c > 0 && p.Incarnation != n.inc && !rule.IncarnationAfterLoss.Off():
 		n.end(ByStore) // somebody noticed a loss before us
 	case c > 0:
 		n.adopt(p, rev)
@@ -180,8 +189,10 @@ func (n *Node) tookPlan(ev *Event) {
 		n.storeLost() // a plan is never deleted
 	case ev.Outcome == NotFound:
 		n.creates = n.plan == nil
-	case known != nil && lost(ev.Entries[0].Plan, known) && !mutOlderPlan:
-		if mutNoIncarnation {
+	// no-older-plan: see sawPlan.
+	case known != nil && lost(ev.Entries[0].Plan, known) && !rule.NoOlderPlan.Off():
+		// incarnation-after-loss: see storeLost.
+		if rule.IncarnationAfterLoss.Off() {
 			n.adopt(ev.Entries[0].Plan, ev.Entries[0].Rev)
 		}
 		n.storeLost()
@@ -218,7 +229,11 @@ func (n *Node) tookPlanPut(ev *Event) {
 		n.readPlanSoon()
 	default:
 		c.fails = min(c.fails, n.now)
-		if mutTrustUnknown && !n.bump && n.plan != nil {
+		// known-writes-only: A leader acts only on a plan that is known to be in the store.
+		// Without it: The leader's plan is lost on its way, and the leader takes it for
+		// written. It starts what that plan gives it, while the plan in the store names
+		// another owner.
+		if rule.KnownWritesOnly.Off() && !n.bump && n.plan != nil {
 			n.adopt(c.put, c.rev)
 			c.put = nil
 			return
@@ -234,7 +249,12 @@ func (n *Node) putPlan(p *record.Plan, prev Rev) {
 	n.writes++
 	p.Write = writeID(n.cfg.Session, n.writes)
 	n.cell.put, n.cell.flight = p, Put
-	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: PlanCell}, Prev: prev, Plan: p, Blind: mutBlindPlan && prev != 0})
+	// plan-is-compare-and-set: A plan is written only over the version that it was made
+	// from.
+	// Without it: C1's plan is in flight when C1 is declared dead. C2 leads and grants q.
+	// Then C1's plan arrives and erases the grant, and q is granted once more under the
+	// same token.
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: PlanCell}, Prev: prev, Plan: p})
 }
 
 // writeID tells two writes apart. Sessions are random, so mixing in a counter
@@ -251,7 +271,11 @@ func writeID(s record.Session, n uint64) uint64 {
 // number again, the same token could be granted to two sessions. This is the one
 // use of the wall clock, for tokens and never for exclusivity.
 func (n *Node) nextIncarnation(seen uint32) uint32 {
-	if mutSameIncarnation {
+	// incarnation-begins-once: A new incarnation has a number that none before it had, lost
+	// ones included.
+	// Without it: The store loses an incarnation with its grants. C3, which never saw it,
+	// begins the next one under the same number: one token is granted to two sessions.
+	if rule.IncarnationBeginsOnce.Off() {
 		return seen + 1
 	}
 	return max(seen+1, n.era)
@@ -279,7 +303,11 @@ func (n *Node) bumpPlan(ev *Event) {
 	next.Gen++
 	next.Decided = next.Gen
 	next.Leader = 0
-	next.Hold = !mutNoHold
+	// hold-after-loss: After a loss nothing is granted until every old lease has run out;
+	// an empty store may be one, too.
+	// Without it: The store is emptied while C1 runs q. C2 finds no plan, makes the first
+	// one and starts q: both run it.
+	next.Hold = !rule.HoldAfterLoss.Off()
 	next.Server = n.server
 	next.Incarnation = n.nextIncarnation(n.inc)
 	n.putPlan(next, prev)

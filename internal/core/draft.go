@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // scratch is memory that drafts reuse; it holds no state between steps.
@@ -35,7 +36,8 @@ func (n *Node) draft() *record.Plan {
 		return nil
 	}
 	if n.ownersAbsent() {
-		if !cur.Hold && !mutAbsentIsDead {
+		// absence-is-not-death: see askForOwners.
+		if !cur.Hold && !rule.AbsenceIsNotDeath.Off() {
 			n.storeLost()
 			return nil
 		}
@@ -81,7 +83,10 @@ func (n *Node) draft() *record.Plan {
 func (d *draft) endHold() {
 	d.next.Hold, d.changed = false, true
 	for i := range d.rows {
-		if r := &d.rows[i]; r.State != record.Free && !mutOldGrants {
+		// granted-anew-after-a-hold: When a hold ends, every row is granted anew.
+		// Without it: The store forgets that q went from C2 to C1 under a higher token. C2
+		// keeps q after the hold, under a token that is lower than one that was granted.
+		if r := &d.rows[i]; r.State != record.Free && !rule.GrantedAnewAfterAHold.Off() {
 			if r.State == record.Owned {
 				r.To = r.Owner
 			}
@@ -112,7 +117,11 @@ func (n *Node) heldLong() bool {
 		if p.rec == nil {
 			continue
 		}
-		if !p.rec.Proof || mutHoldForProven {
+		// hold-skips-the-proven-dead: A hold does not wait for the lease of a member that
+		// is proven dead.
+		// Without it: C2 has a lease of an hour, and an operator has declared that its
+		// process is gone. The store loses the plan, and everybody waits for that hour.
+		if !p.rec.Proof || rule.HoldSkipsTheProvenDead.Off() {
 			w = max(w, wait(p.rec.Lease)) // it may tell how long those last that are lost
 		}
 		if p.is(record.Live) && !p.heard && p.session != n.cfg.Session {
@@ -123,7 +132,10 @@ func (n *Node) heldLong() bool {
 		}
 	}
 	since := n.lead.since
-	if mutHoldFromBirth {
+	// hold-counts-from-the-claim: A hold counts from the claim of the leader that waits.
+	// Without it: C2 has long tried to join when the store is emptied. It counts from its
+	// birth, ends the hold at once and starts p, which C1 runs.
+	if rule.HoldCountsFromTheClaim.Off() {
 		since = n.born
 	}
 	return n.reached(since.Add(w))
@@ -132,10 +144,15 @@ func (n *Node) heldLong() bool {
 // behindTimes: the session may run what a plan of another incarnation gave it.
 // Whoever can write but not read keeps its lease all through a hold.
 func (n *Node) behindTimes(p *peer) bool {
-	if mutDeafLeaver && p.is(record.Leaving) {
+	// hold-waits-for-the-deaf-leaver: A hold waits for every session of another
+	// incarnation, also for one that is leaving.
+	// Without it: C2 is leaving, can write and not read, and works on. The store lost the
+	// plan. The hold ends without C2, and C3 starts q while C2 runs it.
+	if rule.HoldWaitsForTheDeafLeaver.Off() && p.is(record.Leaving) {
 		return false
 	}
-	return p.rec != nil && !p.rec.State.Ended() && p.rec.AckInc != 0 && p.rec.AckInc != n.plan.Incarnation && !mutAckAnyIncarnation
+	// ack-of-this-incarnation: see acked.
+	return p.rec != nil && !p.rec.State.Ended() && p.rec.AckInc != 0 && p.rec.AckInc != n.plan.Incarnation && !rule.AckOfThisIncarnation.Off()
 }
 
 // ownersAbsent: a row's owner has no record. Records that rows name are never
@@ -154,7 +171,10 @@ func (n *Node) ownersAbsent() bool {
 // be higher whoever makes it.
 func (d *draft) free(r *record.Row) {
 	r.State, r.Owner, r.Rev = record.Free, 0, d.gen
-	if mutForgetToken {
+	// tokens-grow: A free row keeps its token, so that the next grant has a higher one.
+	// Without it: q is C1's under token 1, then free, then C2's under token 1 again: no
+	// sink can tell the two apart.
+	if rule.TokensGrow.Off() {
 		r.Token = record.MakeToken(d.next.Incarnation, 0)
 	}
 	d.changed = true
@@ -174,12 +194,17 @@ func (d *draft) release() {
 			continue
 		}
 		switch {
-		case p.absent && mutAbsentIsDead:
+		// absence-is-not-death: see askForOwners.
+		case p.absent && rule.AbsenceIsNotDeath.Off():
 			d.free(r)
 		case p.rec == nil:
 		case r.State == record.Revoking:
 			stopped := n.acked(p.rec, r.Rev) && !has(p.rec.Draining, id)
-			if stopped || p.over() || mutGrantWithoutAck {
+			// stop-ack: A revoked partition is free only when its owner has confirmed that
+			// it stopped, or has ended.
+			// Without it: C1 is told to stop q, and its handler still works. The leader
+			// frees q at once and grants it to C2: both run q.
+			if stopped || p.over() || rule.StopAck.Off() {
 				d.free(r)
 			}
 		case p.over() && n.seat(p):
@@ -213,7 +238,10 @@ func (n *Node) rosterKnown() bool {
 	if n.roster == nil || n.roster.Ver < max(n.plan.Roster, n.lead.minRoster) {
 		return false
 	}
-	return n.rosterRight() || n.reached(n.lead.rosterBy) && !mutRosterAwaited
+	// plans-without-a-listing: A plan waits for a newer roster no longer than a heartbeat.
+	// Without it: C1 dies, and C2 leads. Its source does not list the partitions, and those
+	// of C1 are idle until it does.
+	return n.rosterRight() || n.reached(n.lead.rosterBy) && !rule.PlansWithoutAListing.Off()
 }
 
 // rosterRight: the roster is there and says what source and orders say.
@@ -293,7 +321,10 @@ func (d *draft) due() bool {
 	if !n.settled() {
 		return false
 	}
-	if n.cfg.Mode != record.Eager || n.lead.planAt == Never || d.revoking() || mutEagerRepeats {
+	// eager-distance: An eager plan keeps a distance of one lease from the one before.
+	// Without it: Members arrive one after the other. Each arrival stops everybody again,
+	// and hardly anything is consumed.
+	if n.cfg.Mode != record.Eager || n.lead.planAt == Never || d.revoking() || rule.EagerDistance.Off() {
 		return true
 	}
 	return n.reached(n.lead.planAt.Add(n.cfg.Lease))
@@ -302,7 +333,10 @@ func (d *draft) due() bool {
 // barred: an eager plan grants nothing while anything runs or may run. A plan
 // made under a freeze stops nobody that is at work, so it waits for nobody either.
 func (d *draft) barred() bool {
-	if d.next.Mode != record.Eager || mutNoBarrier {
+	// eager-barrier: An eager plan grants nothing while anything still runs.
+	// Without it: C2 joins, and everything is revoked. C1 has stopped p and still consumes
+	// q; p is granted to C2 all the same.
+	if d.next.Mode != record.Eager || rule.EagerBarrier.Off() {
 		return false
 	}
 	frozen := d.n.frozen()
@@ -367,7 +401,12 @@ func (d *draft) replan(why Why) {
 		if r.State == record.Free {
 			continue
 		}
-		if p := n.peer(r.Owner); p != nil && (p.over() || n.heir(p) != nil && (mutTakeName || mutHeirOfEvicted && p.is(record.Evicted))) {
+		// a-name-proves-nothing: see heir.
+		// evicted-heir-waits: The heir of an evicted member waits for that member's lease
+		// like anybody else.
+		// Without it: C2 hangs on p and is evicted. A process of its name has just come, so
+		// p is freed at once, and C1 starts it while C2 runs it.
+		if p := n.peer(r.Owner); p != nil && (p.over() || n.heir(p) != nil && (rule.ANameProvesNothing.Off() || rule.EvictedHeirWaits.Off() && p.is(record.Evicted))) {
 			if r.State == record.Owned {
 				r.To = r.Owner // who had it, until the targets are known
 			}
@@ -424,7 +463,10 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 			}
 			r.State, r.Rev = record.Revoking, d.gen
 		case record.Revoking:
-			if mutRevokeTakenBack && t == r.Owner {
+			// revoke-is-final: A revoke is never taken back.
+			// Without it: q is revoked, and C1 has stopped it. Then the plan gives q back
+			// to C1 under the same token: one grant is started twice.
+			if rule.RevokeIsFinal.Off() && t == r.Owner {
 				r.State, r.Rev = record.Owned, d.gen
 				t = 0
 			}
@@ -474,10 +516,18 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 	return record.NoReason
 }
 
-func (n *Node) frozen() bool { return n.orders != nil && n.orders.Freeze && !mutNoFreeze }
+func (n *Node) frozen() bool {
+	// freeze-moves-nothing: Under a freeze no partition moves that has an owner.
+	// Without it: An operator freezes the group for an upgrade. C2 joins, and half of the
+	// partitions move.
+	return n.orders != nil && n.orders.Freeze && !rule.FreezeMovesNothing.Off()
+}
 
 func (n *Node) paused(name string) bool {
-	return n.orders != nil && slices.Contains(n.orders.Pauses, name) && !mutNoPause
+	// paused-runs-nowhere: A paused partition is granted to nobody.
+	// Without it: An operator pauses q to repair its data, and a member runs it all the
+	// same.
+	return n.orders != nil && slices.Contains(n.orders.Pauses, name) && !rule.PausedRunsNowhere.Off()
 }
 
 // grant gives free rows to their targets: in eager mode not before everything
@@ -492,12 +542,16 @@ func (d *draft) grant() {
 			continue
 		}
 		count := r.Token.Counter() + 1
-		if count == 0 && r.Token.Incarnation() == d.next.Incarnation && !mutWornToken {
+		// used-up-tokens-begin-anew: When the tokens of an incarnation are used up, a new
+		// incarnation begins.
+		// Without it: q has been granted four billion times. Its next token would be 1,
+		// which is lower than what every sink has seen.
+		if count == 0 && r.Token.Incarnation() == d.next.Incarnation && !rule.UsedUpTokensBeginAnew.Off() {
 			d.worn = i
 			return
 		}
 		next := record.MakeToken(d.next.Incarnation, max(count, 1)) // of a new incarnation any is higher
-		assert(next > r.Token || mutWornToken, "a token does not grow")
+		assert(next > r.Token || rule.UsedUpTokensBeginAnew.Off(), "a token does not grow")
 		*r = record.Row{State: record.Owned, Owner: r.To, Token: next, Rev: d.gen}
 		d.changed = true
 	}

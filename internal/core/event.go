@@ -1,6 +1,9 @@
 package core
 
-import "github.com/rota-dev/rota/internal/record"
+import (
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
+)
 
 // Cell is a kind of record in the store.
 type Cell uint8
@@ -118,7 +121,6 @@ const (
 type Action struct {
 	Do     Do
 	Verb   Verb
-	Blind  bool // a mutant's Put: no compare, just set
 	Cause  Cause
 	Note   Note
 	Key    Key
@@ -134,6 +136,21 @@ type Action struct {
 	Placed int            // notes: of a plan: given to somebody, having nobody
 	Why    Why            // notes: of a plan
 	Watch  Watch
+}
+
+// Compares tells whether the store that carries the Put out compares Prev with the
+// version that it has. Every real store does. The stores of simulator and explorer
+// ask, for these rules can be taken out nowhere else.
+func (a *Action) Compares() bool {
+	switch {
+	case a.Key.Cell == PlanCell && a.Prev != 0:
+		return !rule.PlanIsCompareAndSet.Off() // see putPlan
+	case a.Key.Cell == MemberCell && a.Member.State == record.Dead:
+		return !rule.DeathIsCompareAndSet.Off() // see declare
+	case a.Key.Cell == MemberCell && a.Member.State != record.Evicted:
+		return !rule.BeatIsCompareAndSet.Off() // see beat
+	}
+	return true
 }
 
 // Watch is what a node wants to be shown. Plan and roster are always watched.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // lead is what only a leader (and, for settle, a deputy) needs. All of it but
@@ -129,8 +130,12 @@ func (n *Node) askForOwners() {
 	for i := range n.plan.Rows {
 		if o := n.plan.Rows[i].Owner; o != 0 && n.peer(o) == nil {
 			p := n.addPeer(o)
-			p.reread = !mutAbsentIsDead
-			p.absent = mutAbsentIsDead
+			// absence-is-not-death: A record that a listing lacks frees nothing: its owner
+			// is asked for by name.
+			// Without it: A new leader's listing lacks C2, which lives and runs q. The
+			// leader frees q and grants it to C3: both run it.
+			p.reread = !rule.AbsenceIsNotDeath.Off()
+			p.absent = rule.AbsenceIsNotDeath.Off()
 		}
 	}
 }
@@ -177,7 +182,10 @@ func (n *Node) leadGroup() {
 	n.keepWaits()
 	n.evict()
 	n.collect()
-	if n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !mutFailingLeaderStays {
+	// failing-leader-ends: A leader whose plans cannot be written for W ends its session.
+	// Without it: C1 leads and beats, and every plan of it is refused. Nobody succeeds a
+	// leader that beats, and nothing is planned any more.
+	if n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !rule.FailingLeaderEnds.Off() {
 		n.end(ByFailure) // it beats, so nobody else will end it
 		return
 	}
@@ -205,7 +213,11 @@ func (n *Node) expire() {
 func (n *Node) checkBug() {
 	l := &n.lead
 	i := slices.IndexFunc(n.peers, func(p peer) bool { return p.is(record.Left) && p.rec.Bug == n.plan.Decided })
-	if i < 0 || mutPlanAfterBug {
+	// bug-does-not-spread: A plan over which a leader ended by a bug is not made again
+	// until something changes.
+	// Without it: C1 ends by a bug over a plan. C2 leads, makes the same plan and ends by
+	// the same bug; so does C3.
+	if i < 0 || rule.BugDoesNotSpread.Off() {
 		return
 	}
 	l.bugSeen, l.bugVer = true, ordersVer(n.orders)
@@ -240,7 +252,10 @@ func (n *Node) counts(p *peer) bool {
 
 // seat: an ended member whose rows are kept for its name a while.
 func (n *Node) seat(p *peer) bool {
-	if n.cfg.Return <= 0 || !p.planned || p.rec == nil || mutNoReturn {
+	// return: The partitions of a member that may return are kept for its name for a while.
+	// Without it: C2 is restarted. Its partitions move to C1 and, seconds later, back: two
+	// moves for nothing.
+	if n.cfg.Return <= 0 || !p.planned || p.rec == nil || rule.Return.Off() {
 		return false
 	}
 	m := p.rec
@@ -268,7 +283,11 @@ func (n *Node) returns(name string) uint32 {
 // heir is the live, not yet planned session of the name of p, a member of the plan
 // on its way out.
 func (n *Node) heir(p *peer) *peer {
-	if p.rec == nil || p.is(record.Live) && !mutTakeName {
+	// a-name-proves-nothing: A session takes over nothing from another of its name before
+	// that one has ended.
+	// Without it: A is frozen, and a second process starts under its name. It is granted q
+	// as if it were the first. The first wakes up: both run q.
+	if p.rec == nil || p.is(record.Live) && !rule.ANameProvesNothing.Off() {
 		return nil
 	}
 	for i := range n.peers {
@@ -320,7 +339,10 @@ func (n *Node) waiting(id record.ID, r *record.Row) bool {
 
 // started: the owner has applied the grant and the source confirmed it.
 func (n *Node) started(id record.ID, r *record.Row, p *peer) bool {
-	if mutNoStartAck {
+	// start-ack: A grant is complete only when its owner has confirmed the start.
+	// Without it: C2 is granted q, and its source does not open it. The plan looks
+	// complete, and nobody is told that q does not run.
+	if rule.StartAck.Off() {
 		return true
 	}
 	return n.acked(p.rec, r.Rev) && !has(p.rec.Starting, id)
@@ -334,16 +356,30 @@ func has(ids []record.ID, id record.ID) bool {
 
 // acked: the member has applied a plan of this incarnation as new as rev.
 func (n *Node) acked(m *record.Member, rev uint64) bool {
-	if mutLooseAck {
+	// ack-belongs-to-its-revoke: An acknowledgement counts only if it is at least as new as
+	// the revoke.
+	// Without it: C1 has acknowledged generation 3, and has not seen generation 4, which
+	// revokes q. The leader takes the old acknowledgement for the answer and grants q to
+	// C2: both run it.
+	if rule.AckBelongsToItsRevoke.Off() {
 		return m.AckGen >= 1
 	}
-	return m.AckGen >= rev && (m.AckInc == n.plan.Incarnation || mutAckAnyIncarnation)
+	// ack-of-this-incarnation: An acknowledgement counts only for the incarnation that it
+	// names.
+	// Without it: The store is restored from a backup. C2 can write and not read, so it
+	// does not know. What it acknowledged of the lost plans looks new enough: q is freed,
+	// and C3 starts it while C2 runs it.
+	return m.AckGen >= rev && (m.AckInc == n.plan.Incarnation || rule.AckOfThisIncarnation.Off())
 }
 
 // evict gives up on members that do not stop what was revoked. Evicted is not
 // stopped: W still has to pass before its rows are free.
 func (n *Node) evict() {
-	if mutNoEvict {
+	// evict-after-stop-time: A member that does not stop a revoked partition in time is
+	// evicted.
+	// Without it: C2 beats, and its handler hangs on q, which is revoked. Nobody gets q
+	// until C2 ends by itself.
+	if rule.EvictAfterStopTime.Off() {
 		return
 	}
 	if n.plan.Hold && n.reached(n.lead.since.Add(wait(n.cfg.Lease))) {
@@ -372,7 +408,11 @@ func (n *Node) evict() {
 
 // collect deletes the records of the long dead that nothing names any more.
 func (n *Node) collect() {
-	if mutNoGarbage {
+	// old-records-are-deleted: The record of an ended session is deleted when nothing names
+	// it any more.
+	// Without it: Members come and go for a year, and every new leader reads the records of
+	// all of them.
+	if rule.OldRecordsAreDeleted.Off() {
 		return
 	}
 	for i := range n.peers {

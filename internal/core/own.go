@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // own is what a session knows of its own record. At most one call on it is
@@ -63,7 +64,12 @@ func (n *Node) beat() {
 	o.sent = append(o.sent, beat{o.seq, n.now})
 	o.flight, o.dirty, o.due = Put, false, n.now.Add(n.cfg.Heartbeat)
 	o.put = n.compose()
-	n.do(Action{Do: DoCall, Verb: Put, Key: n.myKey(), Prev: o.rev, Member: o.put, Blind: mutBlindBeat})
+	// beat-is-compare-and-set: A heartbeat is written only over the last version of its
+	// sender.
+	// Without it: C1's heartbeat is in flight for longer than its lease. C2 declares C1
+	// dead and is granted q. The heartbeat arrives and overwrites DEAD: C1 finds itself
+	// alive and runs q, too.
+	n.do(Action{Do: DoCall, Verb: Put, Key: n.myKey(), Prev: o.rev, Member: o.put})
 }
 
 func (n *Node) myKey() Key { return Key{MemberCell, n.cfg.Session} }
@@ -92,7 +98,11 @@ func (n *Node) compose() *record.Member {
 		case starting:
 			m.Starting = append(m.Starting, r.id)
 		case stopping:
-			if !mutAckEarly {
+			// ack-after-stop: A stop is acknowledged only after the handler has returned.
+			// Without it: C1 sees that q is revoked, and acknowledges the plan while its
+			// handler still works. The leader takes q for stopped and grants it to C2: both
+			// run it.
+			if !rule.AckAfterStop.Off() {
 				m.Draining = append(m.Draining, r.id)
 			}
 		}
@@ -137,7 +147,12 @@ func (n *Node) credit(b beat) {
 	}
 	o.sent = append(o.sent[:0], o.sent[i:]...)
 	from := b.at
-	if mutLeaseFromAnswer {
+	// lease-from-sending: A lease counts from the instant before its heartbeat was sent,
+	// never from the answer.
+	// Without it: The answer to C1's heartbeat takes a second, and C1 counts from then. C2
+	// counts from when it saw the heartbeat, declares C1 dead and is granted q. C1 has a
+	// second of lease left and runs q.
+	if rule.LeaseFromSending.Off() {
 		from = n.now
 	}
 	o.lease = max(o.lease, from.Add(n.cfg.Lease))
@@ -162,7 +177,8 @@ func (n *Node) tookGet(ev *Event) {
 
 func (n *Node) readBack(e *Entry) {
 	o, m := &n.own, e.Member
-	if m.Seq < o.known && !mutNoIncarnation {
+	// incarnation-after-loss: see storeLost.
+	if m.Seq < o.known && !rule.IncarnationAfterLoss.Off() {
 		o.rev = e.Rev
 		n.storeLost()
 		return
@@ -180,7 +196,12 @@ func (n *Node) readBack(e *Entry) {
 		n.end(ByFence)
 	default:
 		found, newest := o.sent[i], o.sent[len(o.sent)-1]
-		if mutCreditNewest {
+		// credit-what-was-found: A lease that is read back counts from the sending of the
+		// heartbeat that was found.
+		// Without it: C1's newest heartbeat is lost, and C1 reads back the one before. It
+		// counts from the newest, everybody else from the one in the store. C2 declares C1
+		// dead and is granted q, and C1 has lease left.
+		if rule.CreditWhatWasFound.Off() {
 			found = newest
 		}
 		o.rev = e.Rev
@@ -205,7 +226,11 @@ func (n *Node) stale(m *record.Member) bool {
 // It is never written anew: others may have drawn conclusions from its end.
 func (n *Node) recordGone() {
 	o := &n.own
-	if o.known == 0 || mutRecreateRecord {
+	// deleted-stays-deleted: A session whose record was deleted ends, and never writes the
+	// record anew.
+	// Without it: C2's record is deleted, and others conclude that C2 has ended. C2 writes
+	// it anew and goes on.
+	if o.known == 0 || rule.DeletedStaysDeleted.Off() {
 		o.reread, o.rev = false, 0
 		o.dirty = true
 		o.wait = n.now.Add(n.cfg.Retry)
@@ -223,7 +248,11 @@ func (n *Node) recordGone() {
 // keepLease stops everything before the lease ends, and gives up hope when it
 // does not come back.
 func (n *Node) keepLease() {
-	if mutNoSelfStop {
+	// self-stop: A member whose lease is not renewed stops everything before the lease
+	// ends.
+	// Without it: C1's requests are lost from now on, and C1 runs q all the same. After W
+	// C2 declares C1 dead and starts q: both run it.
+	if rule.SelfStop.Off() {
 		return
 	}
 	lease := n.own.lease
@@ -238,13 +267,21 @@ func (n *Node) keepLease() {
 	}
 	if n.lapsed && !n.reached(lease.Add(-n.cfg.Margin)) && len(n.runs) == 0 && n.cause == NotEnded {
 		n.lapsed = false
-		if !mutResumeUnread {
+		// resume-reads-first: A member whose lease is back reads the plan before it starts
+		// anything.
+		// Without it: C2 has no lease for a while, and q is revoked meanwhile. Its lease is
+		// back, and C2 starts q only to stop it again.
+		if !rule.ResumeReadsFirst.Off() {
 			n.recheck = true
 			n.readPlanSoon()
 		}
 		n.do(Action{Do: DoNote, Note: NoteResumed})
 	}
-	if n.cause == NotEnded && !mutNoOrphan {
+	// orphan-ends-itself: A member that has had no lease for the orphan time ends its
+	// session.
+	// Without it: C5 is cut off for good. It runs nothing and hopes for ever, and its
+	// supervisor never learns that it is of no use.
+	if n.cause == NotEnded && !rule.OrphanEndsItself.Off() {
 		from := lease
 		if n.own.known == 0 {
 			from = n.born.Add(n.cfg.Lease) // never had one: hope a little longer
@@ -261,7 +298,11 @@ func (n *Node) keepLease() {
 func (n *Node) abort() {
 	if n.reached(n.abortAt) {
 		n.abortAt = n.now.Add(n.cfg.Margin)
-		if mutAbortOnce {
+		// abort-again: An abort that has returned is repeated as long as anything
+		// overstays.
+		// Without it: C2's abort ends one handler and returns. Another one overstays the
+		// lease, and nothing ends it.
+		if rule.AbortAgain.Off() {
 			n.abortAt = Never
 		}
 		n.do(Action{Do: DoAbort})
@@ -316,7 +357,11 @@ func (n *Node) leftFor(cause Cause) {
 // about anybody can be trusted. Every session ends, the plan gets a new
 // incarnation, and nothing is granted until every old lease has run out.
 func (n *Node) storeLost() {
-	if !mutNoIncarnation {
+	// incarnation-after-loss: When the store has lost an acknowledged write, every session
+	// ends and the plan gets a new incarnation.
+	// Without it: The store loses the plan that moved q from C1 to C2. C1 goes on from the
+	// version before, in which q is its own: both run it.
+	if !rule.IncarnationAfterLoss.Off() {
 		n.beginAnew(Action{Do: DoNote, Note: NoteLost})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A peer is what this node knows of one member's record, its own included.
@@ -43,7 +44,11 @@ func (p *peer) is(s record.MemberState) bool { return p != nil && p.rec != nil &
 
 // over tells whether the peer's session can run nothing any more.
 func (p *peer) over() bool {
-	return p.rec != nil && (p.rec.State.Ended() || mutEvictedIsStopped && p.rec.State == record.Evicted)
+	// evicted-is-not-stopped: An evicted member keeps its partitions until its lease has
+	// run out.
+	// Without it: C2 does not stop q and is evicted. It has not heard of that yet and works
+	// on. The leader frees q, and C1 starts it: both run it.
+	return p.rec != nil && (p.rec.State.Ended() || rule.EvictedIsNotStopped.Off() && p.rec.State == record.Evicted)
 }
 
 func (n *Node) findPeer(s record.Session) (int, bool) {
@@ -115,7 +120,11 @@ func stalePeer(m, known *record.Member) bool {
 // cameBack: nobody comes back from an eviction or from the dead, unless the store
 // forgot.
 func cameBack(now, was uint8) bool {
-	return now < was && !(mutEvictedReturns && was == rank(record.Evicted))
+	// no-way-back-from-eviction: An evicted member that beats again proves that the store
+	// lost the eviction.
+	// Without it: The store loses the eviction of C2, and C2 beats before anybody looks. C1
+	// takes it for alive, and C2 is in no plan for ever.
+	return now < was && !(rule.NoWayBackFromEviction.Off() && was == rank(record.Evicted))
 }
 
 func rank(s record.MemberState) uint8 {
@@ -160,7 +169,10 @@ func (n *Node) watchOut() {
 
 // deputy: one of the two after the leader in the plan's line.
 func (n *Node) deputy() bool {
-	if mutNoDeputies {
+	// deputies-watch-everybody: The two members after the leader in line watch everybody.
+	// Without it: C1, which leads, and C2 die together. C3 leads and begins only then to
+	// count C2's silence: two leases pass instead of one.
+	if rule.DeputiesWatchEverybody.Off() {
 		return false
 	}
 	ahead := 0
@@ -222,7 +234,11 @@ func (n *Node) tookPeer(ev *Event) bool {
 	switch {
 	case verb == Get && ev.Outcome == OK:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
-		if m := ev.Entries[0].Member; m.Seq < p.floor || cameBack(rank(m.State), p.state) && !mutLostState {
+		// lost-eviction-is-noticed: A record that is read back in an earlier state of its
+		// life proves that the store lost a write.
+		// Without it: The store loses the eviction of C2. C1, which wrote it, goes on as if
+		// C2 were evicted, and C2 as if it were not.
+		if m := ev.Entries[0].Member; m.Seq < p.floor || cameBack(rank(m.State), p.state) && !rule.LostEvictionIsNoticed.Off() {
 			n.storeLost() // more had been written than the store now has
 			return true
 		}
@@ -259,8 +275,12 @@ func (n *Node) declare(p *peer, s record.MemberState) {
 	m := *p.rec
 	m.State, m.Proof = s, s == record.Dead && p.proof
 	p.put, p.flight = &m, Put
-	n.do(Action{Do: DoCall, Verb: Put, Key: Key{MemberCell, p.session}, Prev: p.rev, Member: p.put,
-		Blind: mutBlindDead && s == record.Dead})
+	// death-is-compare-and-set: A member is declared dead only over the very version that
+	// was seen to be silent.
+	// Without it: C2's word that C1 is dead is in flight for a while. C1 wakes up and
+	// renews its lease. Then the word overwrites that heartbeat, and q is granted to C2
+	// while C1 runs it.
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{MemberCell, p.session}, Prev: p.rev, Member: p.put})
 }
 
 // expired tells whether p has been silent for W: nobody's lease lasts that long.
@@ -273,11 +293,19 @@ func (n *Node) expired(p *peer) bool {
 		return true
 	}
 	lease := p.rec.Lease
-	if mutOwnLease {
+	// lease-of-that-record: A member is waited for as long as its own record says, not as
+	// long as the observer's lease is.
+	// Without it: C2's lease is longer than C1's. C1 waits for its own, declares C2 dead
+	// and is granted q. C2 has lease left and runs it.
+	if rule.LeaseOfThatRecord.Off() {
 		lease = n.cfg.Lease
 	}
 	w := wait(lease)
-	if mutNoWait {
+	// dead-after-the-lease: A silent member is declared dead only when the last lease that
+	// it can have has run out.
+	// Without it: C1 is frozen with half of its lease left. C2 declares it dead and is
+	// granted q. C1 wakes up and goes on with q under a valid lease.
+	if rule.DeadAfterTheLease.Off() {
 		w = lease / 2
 	}
 	return n.reached(p.at.Add(w))

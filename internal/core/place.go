@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // What a draft tells the planner.
@@ -96,7 +97,11 @@ func (d *draft) avoid(id record.ID, name string, members []record.Session) []int
 		}
 	}
 	for _, g := range n.lead.graces {
-		if i := d.index(g.who); g.id == id && i >= 0 && len(out) < len(members)-1 && !mutNoGrace {
+		// grace: A partition that was given up goes to somebody else for a while, if there
+		// is anybody.
+		// Without it: C2's source cannot open q. C2 gives q up, gets it back at once, gives
+		// it up again, while C1 could run it.
+		if i := d.index(g.who); g.id == id && i >= 0 && len(out) < len(members)-1 && !rule.Grace.Off() {
 			out = append(out, i)
 		}
 	}

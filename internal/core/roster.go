@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // missesBeforeGone is how many listings in a row must lack a partition before
@@ -93,7 +94,11 @@ func (n *Node) deriveRoster() *record.Roster {
 	changed := n.roster == nil || n.roster.Ver < max(n.plan.Roster, l.minRoster) // a lost one was newer
 	want := func(p record.Partition) {
 		i, known := ids[p.Name]
-		if mutReuseIDs && !known {
+		// one-name-one-id: A partition keeps its ID for ever, and no other partition ever
+		// gets it.
+		// Without it: q is removed, and r gets its ID. C2 has not seen the new roster: it
+		// is granted r and runs q.
+		if rule.OneNameOneID.Off() && !known {
 			i = slices.IndexFunc(next.Entries, func(e record.Partition) bool { return e.Removed })
 			known = i >= 0
 		}

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A run is one partition this session runs, from the order to start until the
@@ -45,7 +46,11 @@ func (n *Node) apply() {
 	if p == nil || n.cause != NotEnded || p.Gen == n.ackGen && p.Incarnation == n.ackInc {
 		return
 	}
-	if p.Roster > rosterVer(n.roster) && !mutOldRoster {
+	// roster-before-plan: A plan is applied only with a roster that is at least as new as
+	// the plan's.
+	// Without it: The partition q is added and granted to C2. C2 sees the plan before the
+	// roster, and starts an ID that it cannot name.
+	if p.Roster > rosterVer(n.roster) && !rule.RosterBeforePlan.Off() {
 		// A leader in a hold writes one; anybody else has to find it.
 		n.rosterCell.want = n.rosterCell.want || !(n.Leads() && p.Hold)
 		return
@@ -101,7 +106,8 @@ func (n *Node) reconcile() {
 			continue
 		}
 		name := n.NameOf(h.ID)
-		if name == "" && !mutOldRoster {
+		// roster-before-plan: see apply.
+		if name == "" && !rule.RosterBeforePlan.Off() {
 			continue // a plan that no roster explains: what an ID means is never guessed
 		}
 		if at, found := n.findRun(h.ID); !found {
@@ -113,12 +119,14 @@ func (n *Node) reconcile() {
 }
 
 // mayStart: only while the lease holds, with a plan read since it last did not;
-// and nothing under a hold. A row in such a plan is what the store remembers, not
-// what it granted: a session that was declared dead before it had read its first
-// plan, and of whose death the store knows nothing any more, would start what
-// somebody else has been granted since.
+// and nothing under a hold: a row in such a plan is what the store remembers, not
+// what it granted.
 func (n *Node) mayStart() bool {
-	if n.plan != nil && n.plan.Hold && !mutStartInHold {
+	// nothing-starts-in-a-hold: Nothing is started under a hold.
+	// Without it: C2 was granted q and declared dead before it had read a plan, and the
+	// store forgets both. C2 finds q under its name in a plan on hold and starts it, while
+	// C1, which was granted q since, runs it.
+	if n.plan != nil && n.plan.Hold && !rule.NothingStartsInAHold.Off() {
 		return false
 	}
 	return n.own.state == record.Live && n.cause == NotEnded && !n.lapsed && !n.recheck
@@ -161,7 +169,14 @@ func (n *Node) cancel(r *run) {
 // cancellation costs the process: the leader's too, for nobody evicts a leader
 // and its partition would be stranded for ever.
 func (n *Node) drain(r *run) {
-	if mutDrainForever || mutLeaderHangs && n.Leads() {
+	// stop-in-time: A handler that does not return within the stop time costs the process.
+	// Without it: C2's handler ignores even its cancellation. The partition is revoked and
+	// never stops.
+	// leader-stops-in-time: The leader's own handlers have to stop in the same time as
+	// everybody's.
+	// Without it: The leader's handler hangs on q, which is revoked. Nobody evicts a
+	// leader, so q waits for ever.
+	if rule.StopInTime.Off() || rule.LeaderStopsInTime.Off() && n.Leads() {
 		return
 	}
 	if n.reached(r.since.Add(n.cfg.Drain - n.cfg.Margin)) {
@@ -191,7 +206,11 @@ func (n *Node) tookRun(ev *Event) {
 			n.own.dirty = true
 		}
 	case GivenUp, Stopped:
-		if ev.Kind == GivenUp && !mutNoGaveUp && r.phase != stopping {
+		// giving-up-is-told: A partition that is given up is reported with its token, so
+		// that it can be granted anew.
+		// Without it: C1's source fails on q, and C1 drops q without a word. The row is
+		// still C1's, so C1 starts the same grant once more.
+		if ev.Kind == GivenUp && !rule.GivingUpIsTold.Off() && r.phase != stopping {
 			at, _ := slices.BinarySearchFunc(n.gaveUp, ev.ID, func(g record.GaveUp, id record.ID) int { return int(g.ID) - int(id) })
 			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: tidy(ev.Text)})
 		}
@@ -234,7 +253,10 @@ func (n *Node) leave() {
 		n.own.state, n.own.dirty = record.Leaving, true
 		n.do(Action{Do: DoNote, Note: NoteLeaving})
 	}
-	if !n.selfStop && (n.returning || mutLeaveAtOnce || n.alone() || n.reached(n.leaving.Add(n.cfg.Leave))) {
+	// leaver-works-on: A leaver works on until the plan has taken its partitions.
+	// Without it: C2 is told to leave and stops at once. Its partitions are idle until the
+	// leader has noticed and planned.
+	if !n.selfStop && (n.returning || rule.LeaverWorksOn.Off() || n.alone() || n.reached(n.leaving.Add(n.cfg.Leave))) {
 		n.selfStop = true
 		for i := range n.runs {
 			n.stop(&n.runs[i])

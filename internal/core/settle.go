@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // settle is the part of leading that turns many changes into one plan without
@@ -26,7 +27,11 @@ func (n *Node) newsFor(q time.Duration) {
 	s := &n.lead.settle
 	s.since = min(s.since, n.now)
 	until := min(n.now.Add(q), s.since.Add(n.cfg.SettleMax))
-	if mutNoQuiet {
+	// quiet-after-arrivals: An arrival is followed by a short quiet time before the next
+	// plan.
+	// Without it: Five members start together, and each arrival is answered by a plan:
+	// partitions move several times.
+	if rule.QuietAfterArrivals.Off() {
 		until = n.now
 	}
 	s.quiet = max(s.quiet, until)
@@ -37,7 +42,14 @@ func (n *Node) newsFor(q time.Duration) {
 // for ever.
 func (n *Node) death() {
 	s := &n.lead.settle
-	if mutNoSuspects || s.open && !mutReevaluate {
+	// wait-for-suspects: After a death the plan waits for the members that are overdue at
+	// that instant.
+	// Without it: C2 and C3 die together. C2 is declared dead first, and a plan is made;
+	// then C3 is, and there is a second plan.
+	// suspects-once: Who is overdue is asked once, and nobody is added later.
+	// Without it: C4 dies. C2 and C3 are unsteady, and one of them is always overdue. Asked
+	// again and again, the plan never comes.
+	if rule.WaitForSuspects.Off() || s.open && !rule.SuspectsOnce.Off() {
 		return
 	}
 	s.open, s.at = true, n.now
@@ -148,7 +160,8 @@ func (n *Node) noticeEnd(p *peer) {
 // suspect is left.
 func (n *Node) settled() bool {
 	s := &n.lead.settle
-	if mutReevaluate && s.open {
+	// suspects-once: see death.
+	if rule.SuspectsOnce.Off() && s.open {
 		n.death()
 	}
 	s.suspects = slices.DeleteFunc(s.suspects, func(id record.Session) bool {
@@ -156,9 +169,11 @@ func (n *Node) settled() bool {
 		if !p.is(record.Live) {
 			return true
 		}
-		// One that is expiring right now is as good as dead: it stays until its
-		// record says so. That is why expiries come before drops.
-		if !p.heard || !mutDropFirst && n.expired(p) {
+		// expiry-before-drop: A suspect that expires at this instant is declared dead
+		// before it can be dropped.
+		// Without it: C2 and C3 die together. C3 expires at the very instant at which it is
+		// no longer waited for. Dropped first, it costs a second plan.
+		if !p.heard || !rule.ExpiryBeforeDrop.Off() && n.expired(p) {
 			return false
 		}
 		return n.reached(s.at.Add(gap(p.rec.Beat)))
@@ -170,7 +185,12 @@ func (n *Node) settled() bool {
 // that one ends, whose place it then takes, or is seen to beat later than any
 // beat that was on its way: then they are two.
 func (n *Node) held(p *peer) bool {
-	if mutNoHeldTwins || mutTakeName {
+	// twin-waits: A second session of a name waits until the first has ended, or is seen to
+	// beat later.
+	// Without it: C2 is killed and started again. Both sessions count as members until the
+	// first is declared dead, and partitions move twice.
+	// a-name-proves-nothing: see heir.
+	if rule.TwinWaits.Off() || rule.ANameProvesNothing.Off() {
 		return false
 	}
 	for i := range n.peers {
@@ -185,10 +205,14 @@ func (n *Node) held(p *peer) bool {
 	return false
 }
 
-// longLease: for what it owned, everybody would wait that much longer than for
-// anything else, should it die. A leader takes no such member; one that is in the
-// plan stays there.
-func (n *Node) longLease(p *peer) bool { return p.rec.Lease > mostLeases*n.cfg.Lease && !mutAnyLease }
+// longLease: p has too long a lease to be taken. One that is in the plan stays there.
+func (n *Node) longLease(p *peer) bool {
+	// lease-at-most-fourfold: A leader takes no newcomer whose lease is more than four
+	// times its own.
+	// Without it: A member with a lease of a day joins and dies. What it owned is idle for
+	// a day.
+	return p.rec.Lease > mostLeases*n.cfg.Lease && !rule.LeaseAtMostFourfold.Off()
+}
 
 // mostLeases is how many of the leader's leases a newcomer's may be.
 const mostLeases = 4

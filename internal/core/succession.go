@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // succeed looks after the leader: whoever sees it gone waits his turn, reads
@@ -49,7 +50,10 @@ func (n *Node) vacated() bool {
 	if l == nil || l.rec == nil {
 		return l != nil && l.absent
 	}
-	return !l.is(record.Live) && !(mutWaitForLeaver && l.is(record.Leaving))
+	// leaving-leader-is-succeeded: A leader that is leaving is succeeded at once.
+	// Without it: C1 leads and is told to leave. It plans no more, and nobody else does
+	// until it is gone: its partitions are idle meanwhile.
+	return !l.is(record.Live) && !(rule.LeavingLeaderIsSucceeded.Off() && l.is(record.Leaving))
 }
 
 // place is how long this node waits for those ahead of it in line. Who is ended
@@ -95,12 +99,13 @@ func (n *Node) create() {
 	if n.cell.flight != NoVerb || n.cell.want || !n.reached(n.cell.after) {
 		return
 	}
+	// hold-after-loss: see bumpPlan.
 	n.putPlan(&record.Plan{
 		Incarnation: n.nextIncarnation(n.inc),
 		Gen:         1,
 		Decided:     1,
 		Term:        1,
-		Hold:        !n.cfg.Fresh && !mutNoHold,
+		Hold:        !n.cfg.Fresh && !rule.HoldAfterLoss.Off(),
 		Leader:      n.cfg.Session,
 		Server:      n.server,
 	}, 0)

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/rota-dev/rota/internal/record"
+import (
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
+)
 
 // take turns an event into facts. It returns whether anything changed that a
 // pass looks at: a plain heartbeat of somebody else does not.
@@ -145,7 +148,10 @@ func (n *Node) waitsForTwin(m *record.Member) bool {
 // proven: the kernel saw the process of s exit, so nobody needs to wait for its
 // lease. The proof is permanent: a conflict is just tried again.
 func (n *Node) proven(s record.Session) {
-	if mutGuardWaits {
+	// proof-ends-the-wait: A death that the kernel has proved is not waited for.
+	// Without it: C2's process is killed, and its supervisor saw it exit. Its partitions
+	// are idle for a whole lease all the same.
+	if rule.ProofEndsTheWait.Off() {
 		return
 	}
 	p := n.addPeer(s)
@@ -167,7 +173,11 @@ func (n *Node) sawServer(id string) {
 // it leads on, and a member that is cut off keeps what is granted again.
 func (n *Node) compareServer() {
 	known := n.server != "" && n.plan.Server != ""
-	if n.cfg.Volatile && known && n.server != n.plan.Server && !mutServerUnasked {
+	// server-of-the-first-plan: A session compares the store's server with the first plan
+	// that it reads.
+	// Without it: The store fails over to a server that lacks the newest plan. C3 joins
+	// there, leads on from the plan before and starts p, which C2, cut off, still runs.
+	if n.cfg.Volatile && known && n.server != n.plan.Server && !rule.ServerOfTheFirstPlan.Off() {
 		n.storeLost()
 	}
 }

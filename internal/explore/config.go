@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A Fault is something that may go wrong. How often, is a configuration's.
@@ -79,12 +80,8 @@ type Config struct {
 	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
 	Returns bool                   // an abort ends the handlers that have overstayed, and returns
 	Wait    uint8                  // a dead member is in the plan for at most so many ticks, and then it is over; 0: not asked
-	Catches []string               // defects that must be caught here
+	Catches []rule.Rule            // whose lack must be noticed here
 	Long    bool                   // takes minutes
-
-	// Defects of what surrounds the core.
-	clockStops bool // clocks stand still while a machine sleeps
-	blindSink  bool // the sink does not look at tokens
 }
 
 // Prompt is a set of things that take no time, so that nothing can happen in
@@ -156,36 +153,19 @@ func Find(name string) (*Config, bool) {
 	return Configs[i], true
 }
 
-// Catch explores the configuration that must catch a defect, with the defect in,
-// up to the first violation. It is nil if none must, or the build has no defects.
-func Catch(ctx context.Context, id string, opt Options) *Result {
-	for _, c := range Configs {
-		if !slices.Contains(c.Catches, id) {
-			continue
-		}
-		d, undo, ok := c.Defect(id)
-		if !ok {
-			return nil
-		}
-		defer undo()
-		r := Explore(ctx, d, opt)
-		return &r
+// Without explores the configuration that must notice the lack of r, with the rule
+// taken out, up to the first violation. It is nil if none must, or if the build
+// cannot take rules out.
+func Without(ctx context.Context, r rule.Rule, opt Options) *Result {
+	i := slices.IndexFunc(Configs, func(c *Config) bool { return slices.Contains(c.Catches, r) })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-// Defect returns the configuration with one rule taken out, until undo is
-// called. It needs a build with the tag mutants for those of the core.
-func (c *Config) Defect(id string) (d *Config, undo func(), ok bool) {
-	with := *c
-	switch id {
-	case "M10":
-		with.blindSink = true
-	case "M11":
-		with.clockStops = true
-	default:
-		undo, ok = core.Mutate(id)
-		return &with, undo, ok
+	undo, ok := rule.Take(r)
+	if !ok {
+		return nil
 	}
-	return &with, func() {}, true
+	defer undo()
+	found := Explore(ctx, Configs[i], opt)
+	return &found
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // Orders that operators give.
@@ -47,29 +48,29 @@ var Configs = []*Config{
 	// Calls that are lost, late or done twice.
 	{Name: "2m1p lost", Members: two, Parts: p, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
 	{Name: "2m1p lost, split", Long: true, Members: two, Parts: p, Split: true, Prompt: Sources | Reads, Faults: budget{LoseRequest: 1, LoseAnswer: 1}},
-	{Name: "2m1p lapse", Catches: []string{"M7", "M22"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{LoseRequest: 4}},
-	{Name: "2m1p late+freeze", Catches: []string{"M5"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Freeze: 1}},
-	{Name: "2m1p late death", Catches: []string{"M5b"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Late: 1, Freeze: 1}, Whom: map[Fault][]int{Freeze: {0}, Late: {1}}},
+	{Name: "2m1p lapse", Catches: []rule.Rule{rule.SelfStop, rule.CreditWhatWasFound}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{LoseRequest: 4}},
+	{Name: "2m1p late+freeze", Catches: []rule.Rule{rule.BeatIsCompareAndSet}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Freeze: 1}},
+	{Name: "2m1p late death", Catches: []rule.Rule{rule.DeathIsCompareAndSet}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Late: 1, Freeze: 1}, Whom: map[Fault][]int{Freeze: {0}, Late: {1}}},
 	{Name: "2m1p repeated", Members: two, Parts: p, Prompt: Sources, Faults: budget{Repeat: 2, Crash: 1}},
-	{Name: "2m1p late+repeated, split", Catches: []string{"M6"}, Long: true, Members: two, Parts: p, Split: true, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Repeat: 1, LoseRequest: 1}},
+	{Name: "2m1p late+repeated, split", Catches: []rule.Rule{rule.LeaseFromSending}, Long: true, Members: two, Parts: p, Split: true, Prompt: Sources | Reads | Shows, Faults: budget{Late: 1, Repeat: 1, LoseRequest: 1}},
 
 	// Processes that die, freeze, sleep, leave or hang.
-	{Name: "2m1p crash+freeze", Catches: []string{"M2"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Crash: 1, Freeze: 1}},
+	{Name: "2m1p crash+freeze", Catches: []rule.Rule{rule.DeadAfterTheLease}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Crash: 1, Freeze: 1}},
 	{Name: "2m1p freeze, flood", Long: true, Members: two, Parts: p, Split: true, Flood: true, Prompt: Sources | Reads, Faults: budget{Freeze: 1}},
 	{Name: "2m2p join, flood", Long: true, Members: grow2, Parts: pq, Flood: true, Prompt: Sources, Faults: budget{Busy: 1}},
 	{Name: "2m1p freeze twice", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 2}},
-	{Name: "2m1p sleep", Catches: []string{"M11"}, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Sleep: 1}},
+	{Name: "2m1p sleep", Catches: []rule.Rule{rule.ClockCountsSuspend}, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Sleep: 1}},
 	{Name: "2m1p leave+crash, busy", Members: two, Parts: p, Faults: budget{Busy: 1, Leave: 1, Crash: 1}},
 	{Name: "2m1p busy+hung, moved", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Busy: 1, Hang: 1, Order: 1},
 		Orders: []func(*record.Orders){pin("p", "c2")}},
-	{Name: "2m1p evicted", Catches: []string{"M12"}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
+	{Name: "2m1p evicted", Catches: []rule.Rule{rule.EvictedIsNotStopped}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
 		Tune: func(c *core.Config) {
 			if c.Name == "c2" {
 				c.Drain = 9 * tick // longer than the leader has patience for
 			}
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
-	{Name: "3m1p evicted, a process of its name", Catches: []string{"R29"}, Members: []Member{{Name: "c1"}, {Name: "c2"}, {Name: "c2", Joins: true}}, Parts: p,
+	{Name: "3m1p evicted, a process of its name", Catches: []rule.Rule{rule.EvictedHeirWaits}, Members: []Member{{Name: "c1"}, {Name: "c2"}, {Name: "c2", Joins: true}}, Parts: p,
 		Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
 		Tune: func(c *core.Config) {
 			if c.Name == "c2" {
@@ -77,9 +78,9 @@ var Configs = []*Config{
 			}
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
-	{Name: "2m2p an abort that returns", Catches: []string{"R27"}, Members: two, Parts: pq, Returns: true, Prompt: Sources | Reads | Shows,
+	{Name: "2m2p an abort that returns", Catches: []rule.Rule{rule.AbortAgain}, Members: two, Parts: pq, Returns: true, Prompt: Sources | Reads | Shows,
 		Faults: budget{Hang: 1, Order: 1, Freeze: 1}, Whom: map[Fault][]int{Hang: {1}, Freeze: {1}}, Orders: []func(*record.Orders){pin("p", "c2")}},
-	{Name: "2m1p leader's hung handler", Catches: []string{"M23"}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 1}, Whom: map[Fault][]int{Hang: {0}},
+	{Name: "2m1p leader's hung handler", Catches: []rule.Rule{rule.LeaderStopsInTime}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 1}, Whom: map[Fault][]int{Hang: {0}},
 		Orders: []func(*record.Orders){pin("p", "c2")}},
 	{Name: "2m1p hung+crash, moved", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Hang: 1, Crash: 1, Order: 1},
 		Orders: []func(*record.Orders){pin("p", "c2")}},
@@ -87,11 +88,11 @@ var Configs = []*Config{
 	{Name: "2m1p proof", Members: two, Parts: p, Prompt: Sources, Faults: budget{Crash: 1, Proof: 2, LoseAnswer: 1}},
 
 	// What handlers do outside.
-	{Name: "2m1p effects+freeze", Catches: []string{"M10"}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Effect: 2, Freeze: 1}},
+	{Name: "2m1p effects+freeze", Catches: []rule.Rule{rule.SinkChecksTokens}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Effect: 2, Freeze: 1}},
 	{Name: "2m1p effects+sleep", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Effect: 2, Sleep: 1}},
 
 	// Watches that are late or end.
-	{Name: "2m1p stale", Catches: []string{"M4"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Stale: 1, Order: 2},
+	{Name: "2m1p stale", Catches: []rule.Rule{rule.NoOlderPlan}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Stale: 1, Order: 2},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
 	{Name: "2m1p missed+gap", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Miss: 1, Gap: 1, Crash: 1},
 		Tune: func(c *core.Config) { c.PollPlan, c.PollList = 3*tick, 3*tick }},
@@ -99,8 +100,8 @@ var Configs = []*Config{
 	// Plans over plans.
 	{Name: "2m1p begin", Members: two, Parts: p, Begin: true, Prompt: Sources | Reads},
 	{Name: "2m2p join", Long: true, Members: grow2, Parts: pq, Prompt: Sources | Reads, Faults: budget{LoseAnswer: 1}},
-	{Name: "2m2p join, eager", Catches: []string{"M14"}, Long: true, Members: grow2, Parts: pq, Mode: record.Eager, Prompt: Sources | Reads, Faults: budget{LoseAnswer: 1}},
-	{Name: "2m1p A1 then A2, busy", Catches: []string{"M1", "M8", "M9", "M18"}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Order: 2, Busy: 1},
+	{Name: "2m2p join, eager", Catches: []rule.Rule{rule.EagerBarrier}, Long: true, Members: grow2, Parts: pq, Mode: record.Eager, Prompt: Sources | Reads, Faults: budget{LoseAnswer: 1}},
+	{Name: "2m1p A1 then A2, busy", Catches: []rule.Rule{rule.StopAck, rule.AckAfterStop, rule.AckBelongsToItsRevoke, rule.TokensGrow}, Long: true, Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Order: 2, Busy: 1},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
 	{Name: "2m2p A1 then A2, eager, busy", Long: true, Members: two, Parts: pq, Mode: record.Eager, Prompt: Sources | Reads, Faults: budget{Order: 2, Busy: 1},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
@@ -119,35 +120,35 @@ var Configs = []*Config{
 	// Rosters.
 	{Name: "2m2p partition back", Long: true, Members: two, Parts: pq, Faults: budget{Order: 2},
 		Orders: []func(*record.Orders){remove("q"), add("q")}, Prompt: Sources | Reads},
-	{Name: "2m2p partition added", Catches: []string{"M17"}, Members: two, Parts: pq, Lists: p, Faults: budget{Order: 1, Busy: 1}, Prompt: Sources | Reads,
+	{Name: "2m2p partition added", Catches: []rule.Rule{rule.RosterBeforePlan}, Members: two, Parts: pq, Lists: p, Faults: budget{Order: 1, Busy: 1}, Prompt: Sources | Reads,
 		Orders: []func(*record.Orders){add("q")}},
-	{Name: "2m3p one for another", Catches: []string{"M16"}, Members: two, Parts: []string{"p", "q", "r"}, Faults: budget{Order: 2, Busy: 1}, Lists: pq, Prompt: Sources | Reads | Shows,
+	{Name: "2m3p one for another", Catches: []rule.Rule{rule.OneNameOneID}, Members: two, Parts: []string{"p", "q", "r"}, Faults: budget{Order: 2, Busy: 1}, Lists: pq, Prompt: Sources | Reads | Shows,
 		Orders: []func(*record.Orders){remove("q"), func(o *record.Orders) { o.Add = []string{"r"} }}},
 
 	// Listings that lack somebody; unknown plan writes; names; leases.
-	{Name: "3m2p hidden owner", Catches: []string{"M19"}, Long: true, Members: grow3, Parts: pq, Hidden: 1, Prompt: Sources | Reads | Shows, Faults: budget{Hide: 1, Crash: 1, Freeze: 1},
+	{Name: "3m2p hidden owner", Catches: []rule.Rule{rule.AbsenceIsNotDeath}, Long: true, Members: grow3, Parts: pq, Hidden: 1, Prompt: Sources | Reads | Shows, Faults: budget{Hide: 1, Crash: 1, Freeze: 1},
 		Whom: map[Fault][]int{Crash: {0}, Freeze: {1}}},
-	{Name: "2m1p plan write unknown", Catches: []string{"M3", "M20"}, Long: true, Members: grow2, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{LoseRequest: 1, Freeze: 1}},
-	{Name: "3m1p twins", Catches: []string{"M21"}, Members: []Member{{Name: "a"}, {Name: "b"}, {Name: "a", Joins: true}}, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 1}},
+	{Name: "2m1p plan write unknown", Catches: []rule.Rule{rule.PlanIsCompareAndSet, rule.KnownWritesOnly}, Long: true, Members: grow2, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{LoseRequest: 1, Freeze: 1}},
+	{Name: "3m1p twins", Catches: []rule.Rule{rule.ANameProvesNothing}, Members: []Member{{Name: "a"}, {Name: "b"}, {Name: "a", Joins: true}}, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 1}},
 	{Name: "3m1p twins, return", Members: []Member{{Name: "a"}, {Name: "b"}, {Name: "b", Joins: true}}, Parts: pq, Tune: returns(2 * tick),
 		Prompt: Sources | Reads | Shows, Faults: budget{Crash: 1}},
-	{Name: "2m1p long and short lease", Catches: []string{"M27"}, Members: []Member{{}, {Lease: long, Beat: tick}}, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 1, LoseRequest: 1}},
+	{Name: "2m1p long and short lease", Catches: []rule.Rule{rule.LeaseOfThatRecord}, Members: []Member{{}, {Lease: long, Beat: tick}}, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{Freeze: 1, LoseRequest: 1}},
 
 	// One plan for what dies together, and no waiting for ever.
-	{Name: "3m1p two die at once", Catches: []string{"M15"}, Members: three, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{CrashTwo: 1}, Plans: 1},
+	{Name: "3m1p two die at once", Catches: []rule.Rule{rule.WaitForSuspects}, Members: three, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{CrashTwo: 1}, Plans: 1},
 	{Name: "4m1p two die at once", Members: four, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{CrashTwo: 1}, Plans: 1},
-	{Name: "3m1p cap and expiry at once", Catches: []string{"M26"}, Members: []Member{{}, {}, {Lease: long, Beat: tick}}, Parts: p, Prompt: Sources | Reads | Shows,
+	{Name: "3m1p cap and expiry at once", Catches: []rule.Rule{rule.ExpiryBeforeDrop}, Members: []Member{{}, {}, {Lease: long, Beat: tick}}, Parts: p, Prompt: Sources | Reads | Shows,
 		Faults: budget{CrashTwo: 1}, Plans: 1},
-	{Name: "4m1p flapping", Catches: []string{"M25"}, Members: patient, Parts: p, Prompt: All, Faults: budget{Crash: 1, Freeze: Unlimited}, Thaw: 4, Wait: 4,
+	{Name: "4m1p flapping", Catches: []rule.Rule{rule.SuspectsOnce}, Members: patient, Parts: p, Prompt: All, Faults: budget{Crash: 1, Freeze: Unlimited}, Thaw: 4, Wait: 4,
 		Whom: map[Fault][]int{Crash: {3}, Freeze: {1, 2}}, Setup: func(w *world) *world { return w.after(Crash, 3).ticks(3) }},
 
 	// A store that loses what it acknowledged.
 	{Name: "2m1p rollback", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Rollback: 1}},
-	{Name: "2m1p rollback+join", Catches: []string{"M13"}, Members: grow2, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{Rollback: 1}},
+	{Name: "2m1p rollback+join", Catches: []rule.Rule{rule.IncarnationAfterLoss}, Members: grow2, Parts: pq, Prompt: Sources | Reads | Shows, Faults: budget{Rollback: 1}},
 	{Name: "2m1p rollback+effects", Long: true, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Rollback: 1, Effect: 2, Order: 1},
 		Orders: []func(*record.Orders){pin("p", "c2")}},
 	{Name: "3m1p rollback", Long: true, Members: grow3, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Rollback: 1}},
-	{Name: "3m2p deaf after a backup", Catches: []string{"M28"}, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
+	{Name: "3m2p deaf after a backup", Catches: []rule.Rule{rule.AckOfThisIncarnation}, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
 		Setup: func(w *world) *world {
 			return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Deaf, 1).after(Rollback, 0)
 		},
@@ -155,19 +156,19 @@ var Configs = []*Config{
 	{Name: "3m2p backup, deaf", Long: true, Members: grow3, Parts: pq, Prompt: All, Backup: true, Faults: budget{Rollback: 1, Deaf: 1, Order: 3}, Whom: map[Fault][]int{Deaf: {1}},
 		Setup:  func(w *world) *world { return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3) },
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
-	{Name: "3m2p backup, a deaf leaver", Catches: []string{"R31"}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
+	{Name: "3m2p backup, a deaf leaver", Catches: []rule.Rule{rule.HoldWaitsForTheDeafLeaver}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
 		Faults: budget{Rollback: 1, Deaf: 1, Order: 3, Busy: 1, Leave: 1}, Whom: map[Fault][]int{Deaf: {1}, Busy: {1}, Leave: {1}},
 		Tune: func(c *core.Config) { c.Drain = 9 * tick },
 		Setup: func(w *world) *world {
 			return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Busy, 1).after(Deaf, 1).after(Leave, 1)
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
-	{Name: "3m2p failover, one cut off", Catches: []string{"R26"}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
+	{Name: "3m2p failover, one cut off", Catches: []rule.Rule{rule.ServerOfTheFirstPlan}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
 		Faults: budget{Failover: 1, Leave: 1, Freeze: 1}, Whom: map[Fault][]int{Leave: {0}, Freeze: {1}},
 		Setup: func(w *world) *world { return w.after(Leave, 0).ticks(2) }},
 	{Name: "2m1p failover", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Failover: 1, LoseAnswer: 1}},
-	{Name: "2m1p emptied, a joiner frozen", Catches: []string{"R30"}, Members: grow2, Parts: p, Prompt: All, Faults: budget{Empty: 1, Freeze: 1, Crash: 1},
+	{Name: "2m1p emptied, a joiner frozen", Catches: []rule.Rule{rule.HoldCountsFromTheClaim}, Members: grow2, Parts: p, Prompt: All, Faults: budget{Empty: 1, Freeze: 1, Crash: 1},
 		Whom: map[Fault][]int{Freeze: {0}, Crash: {0}}, Setup: (*world).joinFrozen},
 	{Name: "2m1p emptied", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Empty: 1}},
-	{Name: "2m1p emptied+join", Catches: []string{"M29"}, Long: true, Members: grow2, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Empty: 1, Freeze: 1}},
+	{Name: "2m1p emptied+join", Catches: []rule.Rule{rule.HoldAfterLoss}, Long: true, Members: grow2, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Empty: 1, Freeze: 1}},
 }

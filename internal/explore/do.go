@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // spend takes one from a budget.
@@ -39,7 +40,7 @@ func (w *world) do(m move) *world {
 		p := &w.procs[who]
 		slept := p.state == asleep
 		p.state, p.frozen, p.deaf = up, 0, false
-		if slept && !w.cfg.clockStops {
+		if slept && !rule.ClockCountsSuspend.Off() {
 			w.step(who, &core.Event{Kind: core.Jumped, Flag: true})
 		}
 	case opJoin:
@@ -174,7 +175,7 @@ func (w *world) pass() {
 		p := &w.procs[i]
 		switch p.state {
 		case asleep:
-			if w.cfg.clockStops {
+			if rule.ClockCountsSuspend.Off() {
 				p.held += core.Time(tick)
 			}
 		case paused:

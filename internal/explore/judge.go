@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // A Violation is a broken promise. The invariants are those of package check;
@@ -137,7 +138,7 @@ func (w *world) land(who int, r *run) {
 	s := w.sinks[r.part]
 	old := r.token < s.token || r.token == s.token && s.who != 0 && session(who) != s.who
 	switch {
-	case old && !w.cfg.blindSink:
+	case old && !rule.SinkChecksTokens.Off():
 		return // refused
 	case old:
 		w.fail("I2", "the sink accepted %s@%s of %s after @%s of %s", w.cfg.partName(r.part), r.token, w.cfg.label(who), s.token, w.label(s.who))

@@ -184,7 +184,7 @@ func (w *world) act(who int, a *core.Action) {
 	switch a.Do {
 	case core.DoCall:
 		m := mail{kind: request, who: uint8(who)}
-		m.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Blind}
+		m.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Verb == core.Put && !a.Compares()}
 		if a.Verb == core.Put {
 			m.ev.Entries = []core.Entry{{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member}}
 		}

@@ -27,6 +27,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 //go:embed files/*.txt
@@ -34,9 +36,9 @@ var files embed.FS
 
 // A Scenario is one file.
 type Scenario struct {
-	Name    string   // of the file, without its ending
-	Catches []string // defects that must make it fail
-	AsIs    string   // why no fault more may strike it; "" if any may
+	Name    string      // of the file, without its ending
+	Catches []rule.Rule // that it must fail without
+	AsIs    string      // why no fault more may strike it; "" if any may
 	Blocks  []Block
 	text    string
 }
@@ -63,7 +65,7 @@ func (c Command) String() string { return strings.Join(append([]string{c.Verb}, 
 var Verbs = map[string]string{
 	"group":    "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, drain, orphan, return, grace, fresh, class, rejoin, abort=returns, failures)",
 	"member":   "NAME KEY=VALUE…: settings of one member (lease, heartbeat, limit)",
-	"catches":  "ID…: defects that must make this scenario fail",
+	"catches":  "RULE…: without which this scenario must fail",
 	"as-is":    "WHY: it stands at a documented limit, where one fault more breaks a promise: no directed schedules",
 	"join":     "NAME…: start processes; NAME/2 is a second one under the same name",
 	"settle":   "let time pass until everything is owned and running",
@@ -137,7 +139,13 @@ func Parse(name, text string) (*Scenario, error) {
 			b.first, b.last = i+1, i+1
 			continue
 		case words[0] == "catches":
-			s.Catches = append(s.Catches, words[1:]...)
+			for _, name := range words[1:] {
+				r, err := rule.Named(name)
+				if err != nil {
+					return nil, fmt.Errorf("%s:%d: catches: %w", s.Name, i+1, err)
+				}
+				s.Catches = append(s.Catches, r)
+			}
 			continue
 		case words[0] == "as-is":
 			s.AsIs = strings.Join(words[1:], " ")

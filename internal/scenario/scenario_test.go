@@ -28,7 +28,7 @@ func (e *echo) Seen() ([]string, error) {
 }
 
 const story = `# a story
-catches M1 M2
+catches stop-ack self-stop
 join c1   c2   # two of them
 advance 1s
 ----
@@ -42,7 +42,7 @@ func TestBlocksAreComparedAsSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(s.Catches, len(s.Blocks), s.Blocks[0].Commands); got != "[M1 M2] 2 [join c1 c2 advance 1s]" {
+	if got := fmt.Sprint(s.Catches, len(s.Blocks), s.Blocks[0].Commands); got != "[stop-ack self-stop] 2 [join c1 c2 advance 1s]" {
 		t.Errorf("parsed as %s", got)
 	}
 	err = s.Run(&echo{})
@@ -89,6 +89,8 @@ func TestBadFilesAreRefused(t *testing.T) {
 		"fly c1\n":            `unknown verb "fly"`,
 		"----\nsaw\n":         "bad:1: ---- without commands",
 		"join c1\n----\n----": "bad:3: ---- without commands",
+		"catches M1\njoin c1": "bad:1: catches: M1 is called stop-ack now",
+		"catches it\njoin c1": `bad:1: catches: no rule is called "it"`,
 	} {
 		if _, err := Parse("bad", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -14,7 +15,7 @@ import (
 // something can be made to go wrong.
 type Base struct {
 	Name    string
-	Catches []string // defects that the scenario was written for
+	Catches []rule.Rule // that the scenario was written for
 	Script
 	points []point
 	cells  []cellPoint

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -181,13 +182,13 @@ func (r *DirectedReport) add(o *DirectedReport) {
 	}
 }
 
-// A Hunt looks for a defect: with bare scenarios first, then with directed
+// A Hunt looks for the lack of a rule: with bare scenarios first, then with directed
 // faults of all of them and random schedules in turns, until one promise is
 // broken.
 type Hunt struct {
-	ID    string
-	Bases []*Base // made without the defect
-	Limit int     // of schedules
+	Rule  rule.Rule // taken out
+	Bases []*Base   // made with it
+	Limit int       // of schedules
 	// Scripted: directed schedules only. They are scenarios, so that what they
 	// find can be shrunk and kept as a file.
 	Scripted bool
@@ -225,21 +226,21 @@ func (c *Catch) What() string {
 	return ""
 }
 
-// Play hunts. A schedule counts as a catch only if it breaks no promise without
-// the defect. ok is false if this build knows no such defect.
+// Play hunts. A schedule counts as a catch only if it breaks no promise with
+// the rule in. ok is false if this build cannot take rules out.
 func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	intact := Options{Members: 4, Partitions: 6}
 	d := Directed{Options: intact, Bases: h.Bases}
-	undo, ok := d.Defect(h.ID)
+	undo, ok := rule.Take(h.Rule)
 	if !ok {
 		return c, false
 	}
 	defer func() { undo() }()
-	without := func(f func()) {
+	intactly := func(f func()) {
 		undo()
 		f()
-		undo, _ = d.Defect(h.ID)
+		undo, _ = rule.Take(h.Rule)
 	}
 	all := h.shots(&d)
 	w := New(d.Options)
@@ -250,7 +251,7 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 			all = all[1:]
 			if len(r.Violations) > 0 {
 				x := &r.Violations[0]
-				without(func() {
+				intactly(func() {
 					if x.Script.Play(intact).Violation == nil {
 						c.Directed = x
 					}
@@ -265,7 +266,7 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 		}
 		c.Schedules++
 		if r := w.Play(seed); r.Violation != nil {
-			without(func() {
+			intactly(func() {
 				if New(intact).Play(seed).Violation == nil {
 					c.Failure = &Failure{seed, r.Violation.Invariant, r.Violation.Text}
 				}
@@ -280,13 +281,13 @@ func (h Hunt) Play(ctx context.Context) (c Catch, ok bool) {
 
 // shots are the directed schedules of a hunt, one of each kind in turns. Points
 // that lie together break together, or not at all, so those of a kind come in
-// any order. Scenarios that were written to catch this very defect come last: to
+// any order. Scenarios that were written for this very rule come last: to
 // find it by them is no find.
 func (h *Hunt) shots(d *Directed) []shot {
 	kinds := map[string][]shot{}
 	var own []shot
 	for _, s := range d.shots() {
-		if slices.Contains(s.base.Catches, h.ID) {
+		if slices.Contains(s.base.Catches, h.Rule) {
 			own = append(own, s)
 		} else {
 			kinds[s.strike.Kind] = append(kinds[s.strike.Kind], s)

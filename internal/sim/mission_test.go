@@ -23,19 +23,19 @@ func TestS0_09_EveryoneEndsOnTheSecondPlan(t *testing.T)                   { row
 func TestS0_10_FiveMoreAreOnePlan(t *testing.T)                            { row(t, "s0-10") }
 func TestS0_12_StandbysTakeOver(t *testing.T)                              { row(t, "s0-12") }
 func TestS0_13b_OnlyWhatMovesStops(t *testing.T)                           { row(t, "s2-join") }
-func TestS1_Hand_StopAckThenStartAck(t *testing.T)                         { row(t, "rule-stop-ack", "rule-start-ack") }
-func TestS1_Topic_PartitionsComeAndGo(t *testing.T)                        { row(t, "rule-source-lists") }
-func TestS1_Unassigned_IsPickedUpUntold(t *testing.T)                      { row(t, "rule-grace", "rule-limits") }
+func TestS1_Hand_StopAckThenStartAck(t *testing.T)                         { row(t, "stop-ack", "start-ack") }
+func TestS1_Topic_PartitionsComeAndGo(t *testing.T)                        { row(t, "source-lists") }
+func TestS1_Unassigned_IsPickedUpUntold(t *testing.T)                      { row(t, "grace", "limits") }
 func TestS2_Join_WithinThreeTenths(t *testing.T)                           { row(t, "s2-join") }
 func TestS2_Leave_WithinTwoTenths(t *testing.T)                            { row(t, "s2-leave") }
 func TestS2_Kill_WaitsForTheLeaseAndNoLonger(t *testing.T)                 { row(t, "s2-kill") }
 func TestS2_Guard_ProofCostsNoLease(t *testing.T)                          { row(t, "s2-guard") }
-func TestB_Static_ReturningMovesNothing(t *testing.T)                      { row(t, "rule-return") }
+func TestB_Static_ReturningMovesNothing(t *testing.T)                      { row(t, "return") }
 func TestB_Zombie_FrozenNeverActsAgain(t *testing.T) {
-	row(t, "rule-sink-checks-tokens", "rule-check-before-every-effect", "rule-clock-counts-suspend", "rule-a-name-proves-nothing")
+	row(t, "sink-checks-tokens", "check-before-every-effect", "clock-counts-suspend", "a-name-proves-nothing")
 }
 func TestB_Token_GrowsWithEveryOwner(t *testing.T) {
-	row(t, "rule-tokens-grow", "rule-one-name-one-id")
+	row(t, "tokens-grow", "one-name-one-id")
 }
 
 // row plays all scenarios whose names begin with one of prefixes.

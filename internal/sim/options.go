@@ -28,11 +28,7 @@ type Options struct {
 	joinSpread int64
 	listing    []record.Partition
 
-	// Defects of the harness, for the checkers to catch.
-	noTokens     bool // M10: the sink takes every effect
-	badClock     bool // M11: clocks stop in suspend
-	watchdogOnly bool // M24: nobody checks the lease before an effect
-	noEffects    bool
+	noEffects bool
 
 	rejoin       bool // a process whose session was ended begins another
 	failures     int  // a source that fails so often in a row is given up
@@ -216,28 +212,3 @@ func (w *World) Faults() map[string]int {
 }
 
 func at(t int64) string { return fmt.Sprintf("%8.3fs", time.Duration(t).Seconds()) }
-
-// CanMutate tells whether this build can build all defects in.
-func CanMutate() bool {
-	undo, ok := core.Mutate("M1")
-	if ok {
-		undo()
-	}
-	return ok
-}
-
-// Defect builds one defect in: of the harness here, of the core where the build
-// allows it. undo takes it out again.
-func (o *Options) Defect(id string) (undo func(), ok bool) {
-	switch id {
-	case "M10":
-		o.noTokens = true
-	case "M11":
-		o.badClock = true
-	case "M24":
-		o.watchdogOnly = true
-	default:
-		return core.Mutate(id)
-	}
-	return func() {}, true
-}

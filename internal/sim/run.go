@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // step takes the next thing that happens.
@@ -99,7 +100,7 @@ func (w *World) wake(h *host) {
 		return
 	}
 	h.paused, h.woke = false, w.now
-	if h.asleep && w.opt.badClock {
+	if h.asleep && rule.ClockCountsSuspend.Off() {
 		h.suspend += w.now - h.pausedAt
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
 	}
@@ -136,7 +137,7 @@ func (w *World) effect(h *host, it item) {
 			w.workLater(h, it.run)
 			return
 		}
-		if h.local(w.now) < h.node.Lease() || w.opt.watchdogOnly {
+		if h.local(w.now) < h.node.Lease() || rule.CheckBeforeEveryEffect.Off() {
 			it.kind = evSend
 			it.who = h.who
 			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
@@ -163,7 +164,11 @@ func (w *World) effect(h *host, it item) {
 	case evLand:
 		c := &w.sink[it.run.part]
 		e := check.Event{Kind: check.Accept, Who: it.who, Part: it.run.part, Token: it.run.token}
-		if c.any && (it.run.token < c.token || it.run.token == c.token && it.who != c.who) && !w.opt.noTokens {
+		// sink-checks-tokens: A sink refuses every token that is lower than one it has
+		// accepted, and an equal one of another session.
+		// Without it: C1 is frozen in the middle of an effect on q. C2 is granted q and
+		// writes. C1 wakes up, and its effect arrives last.
+		if c.any && (it.run.token < c.token || it.run.token == c.token && it.who != c.who) && !rule.SinkChecksTokens.Off() {
 			e.Kind = check.Refuse
 			w.marks.Refused++
 		} else {

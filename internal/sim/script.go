@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -312,7 +313,7 @@ func (w *World) fail(invariant, format string, args ...any) {
 }
 
 // Text writes the script in the scenario language, without what is to be seen.
-func (s *Script) Text(title string, catches ...string) string {
+func (s *Script) Text(title string, catches ...rule.Rule) string {
 	var b strings.Builder
 	for line := range strings.Lines(title) {
 		b.WriteString("# " + strings.TrimSpace(line) + "\n")
@@ -321,7 +322,11 @@ func (s *Script) Text(title string, catches ...string) string {
 		b.WriteString(c.String() + "\n")
 	}
 	if len(catches) > 0 {
-		b.WriteString("catches " + strings.Join(catches, " ") + "\n")
+		b.WriteString("catches")
+		for _, r := range catches {
+			b.WriteString(" " + r.String())
+		}
+		b.WriteString("\n")
 	}
 	now := time.Duration(0)
 	for i, l := range s.Lines {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/rule"
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
@@ -185,20 +186,20 @@ func (k *Shrinker) tidyTimes(best *Script) {
 	}
 }
 
-// Tell writes a script that breaks a promise as a scenario file. Where a defect
-// is to blame, id names it, and what is seen without it is what the file wants.
+// Tell writes a script that breaks a promise as a scenario file. Where the lack of
+// a rule is to blame, what is seen with the rule in is what the file wants.
 // Otherwise it wants nothing yet: `go test ./internal/sim -run Scenarios -update`
 // fills that in once the bug is mended.
-func Tell(s *Script, title, id string) (string, error) {
-	bad := s.with(id)
+func Tell(s *Script, title string, r rule.Rule) (string, error) {
+	bad := s.without(r)
 	if bad.Violation == nil {
 		return "", fmt.Errorf("no promise is broken")
 	}
 	title += "\nIt breaks " + bad.Violation.Invariant + ": " + first(bad.Violation.Text)
-	if id == "" {
+	if r == rule.None {
 		return s.whole(&bad).Text(title) + ending(s, &bad), nil
 	}
-	sc, err := scenario.Parse("shrunk", s.whole(&bad).Text(title, id)+ending(s, &bad))
+	sc, err := scenario.Parse("shrunk", s.whole(&bad).Text(title, r)+ending(s, &bad))
 	if err != nil {
 		return "", err
 	}
@@ -213,15 +214,11 @@ func first(text string) string {
 // stageOptions are how scenarios are played.
 func stageOptions() Options { return Options{Partitions: 6} }
 
-// with plays the script with a defect in, if id names one.
-func (s *Script) with(id string) Played {
-	o := stageOptions()
-	if id != "" {
-		if undo, ok := o.Defect(id); ok {
-			defer undo()
-		}
-	}
-	return s.Play(o)
+// without plays the script with a rule taken out, if there is one to take.
+func (s *Script) without(r rule.Rule) Played {
+	undo, _ := rule.Take(r)
+	defer undo()
+	return s.Play(stageOptions())
 }
 
 // whole is the script without what came too late, or had nobody to act on.
@@ -258,23 +255,23 @@ func ending(s *Script, p *Played) string {
 	return b.String()
 }
 
-// Shorten shrinks a script that breaks a promise: with the defect that id names
-// in and not without it, or, if there is none, as the code is. If it can be told
+// Shorten shrinks a script that breaks a promise: with the rule taken out and not
+// with it in, or, if there is none, as the code is. If it can be told
 // as a scenario, so can the short one.
-func Shorten(s Script, id string) (Script, bool) {
-	v := s.with(id).Violation
+func Shorten(s Script, r rule.Rule) (Script, bool) {
+	v := s.without(r).Violation
 	if v == nil {
 		return s, false
 	}
 	fails := func(c *Script) bool {
-		got := c.with(id).Violation
-		return got != nil && got.Invariant == v.Invariant && (id == "" || c.with("").Violation == nil)
+		got := c.without(r).Violation
+		return got != nil && got.Invariant == v.Invariant && (r == rule.None || c.without(rule.None).Violation == nil)
 	}
 	told := func(c *Script) bool {
 		if !fails(c) {
 			return false
 		}
-		_, err := Tell(c, "", id)
+		_, err := Tell(c, "", r)
 		return err == nil
 	}
 	k := Shrinker{Fails: fails}
@@ -284,37 +281,35 @@ func Shorten(s Script, id string) (Script, bool) {
 	return k.Shrink(s), true
 }
 
-// Shorten turns what a defect was caught by into the shortest script found; ok
+// Shorten turns what noticed the lack of a rule into the shortest script found; ok
 // is false if a random schedule cannot be told as one.
-func (c *Catch) Shorten(id string) (s Script, ok bool) {
+func (c *Catch) Shorten(r rule.Rule) (s Script, ok bool) {
 	if c.Directed != nil {
-		return Shorten(c.Directed.Script, id)
+		return Shorten(c.Directed.Script, r)
 	}
 	if c.Failure == nil {
 		return s, false
 	}
-	return ShortenSeed(Options{Members: 4, Partitions: 6}, c.Failure.Seed, id)
+	return ShortenSeed(Options{Members: 4, Partitions: 6}, c.Failure.Seed, r)
 }
 
 // ShortenSeed does so for a random schedule.
-func ShortenSeed(o Options, seed uint64, id string) (Script, bool) {
-	if id != "" {
-		undo, ok := o.Defect(id)
-		if !ok {
-			return Script{}, false
-		}
-		defer undo()
+func ShortenSeed(o Options, seed uint64, r rule.Rule) (Script, bool) {
+	undo, ok := rule.Take(r)
+	if !ok {
+		return Script{}, false
 	}
-	r := New(o).Play(seed)
-	if r.Violation == nil {
+	defer undo()
+	played := New(o).Play(seed)
+	if played.Violation == nil {
 		return Script{}, false
 	}
 	s, ok := Likeness(o, seed, 400, func(s *Script) bool {
-		v := s.with(id).Violation
-		return v != nil && v.Invariant == r.Violation.Invariant
+		v := s.without(r).Violation
+		return v != nil && v.Invariant == played.Violation.Invariant
 	})
 	if !ok {
 		return s, false
 	}
-	return Shorten(s, id)
+	return Shorten(s, r)
 }

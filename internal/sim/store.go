@@ -55,7 +55,7 @@ func (w *World) call(h *host, a *core.Action) {
 	h.nextCall++
 	h.calls = append(h.calls, call{h.nextCall, a.Key, a.Verb})
 	it := item{kind: evApply, host: h, epoch: h.epoch, call: h.nextCall, due: w.now + int64(h.cfg.CallTime())}
-	it.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Blind}
+	it.ev = core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: a.Prev, First: a.Verb == core.Put && !a.Compares()}
 	if a.Verb == core.Put {
 		it.ev.Entries = w.entry(core.Entry{Key: a.Key, Plan: a.Plan, Roster: a.Roster, Member: a.Member})
 	}

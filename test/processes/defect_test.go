@@ -7,40 +7,42 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/rule"
 )
 
 // These tests notice a rota that lacks a rule: the ones that real faults can
-// reach. The others are the explorer's and the simulator's: internal/defect.
+// reach. The others are the explorer's and the simulator's: internal/rule.
 func TestDefectsAreNoticedByProcesses(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
-		id, rule string
-		fault    func(c *crew, try int) error
+		rule  rule.Rule
+		fault func(c *crew, try int) error
 	}{
-		{"M1", "nobody is granted a partition before its owner stopped", joinWhileBusy},
-		{"M8", "a partition has stopped when its handler has ended", joinWhileBusy},
-		{"M2", "a silent member is dead when its lease is over, not before", freeze},
-		{"M24", "a member looks at its lease before every effect", freeze},
+		{rule.StopAck, joinWhileBusy},
+		{rule.AckAfterStop, joinWhileBusy},
+		{rule.DeadAfterTheLease, freeze},
+		{rule.CheckBeforeEveryEffect, freeze},
 	} {
-		t.Run(d.id, func(t *testing.T) {
+		t.Run(d.rule.String(), func(t *testing.T) {
 			t.Parallel()
-			const tries = 60 // M24 takes a goroutine that is quicker than a timer: one try in three to seven
+			const tries = 60 // check-before-every-effect takes a goroutine that is quicker than a timer: one try in three to seven
 			for try := range tries {
 				var err error
 				t.Run(fmt.Sprint(try), func(t *testing.T) {
 					c := newCrew(t, serveEmbedded(t), 32)
-					c.rota, c.defect = build(t, "mutants"), d.id
+					c.rota, c.defect = build(t, "mutants"), d.rule.String()
 					err = d.fault(c, try)
 				})
 				if errors.Is(err, errBroken) {
-					t.Logf("without %q: %v", d.rule, err)
+					t.Logf("without %s: %v", d.rule, err)
 					return
 				}
 				if err != nil {
 					t.Fatalf("no promise was broken, but: %v", err) // that is not what to look for
 				}
 			}
-			t.Errorf("nobody noticed in %d tries that this rule was missing: %s", tries, d.rule)
+			t.Errorf("nobody noticed in %d tries that this rule was missing: %s", tries, d.rule.Entry().Says)
 		})
 	}
 }

@@ -30,8 +30,8 @@ func TestS0_12_ByProcesses(t *testing.T)    { playRow(t, "s0-12") }
 func TestS2_Join_ByProcesses(t *testing.T)  { playRow(t, "s2-join") }
 func TestS2_Leave_ByProcesses(t *testing.T) { playRow(t, "s2-leave") }
 func TestS2_Kill_ByProcesses(t *testing.T)  { playRow(t, "s2-kill") }
-func TestB_Static_ByProcesses(t *testing.T) { playRow(t, "rule-return") }
-func TestB_Ops_ByProcesses(t *testing.T)    { playRow(t, "rule-orders", "rule-freeze") }
+func TestB_Static_ByProcesses(t *testing.T) { playRow(t, "return") }
+func TestB_Ops_ByProcesses(t *testing.T)    { playRow(t, "orders", "freeze-moves-nothing") }
 
 // unplayable are scenarios of these rows that real time cannot tell.
 var unplayable = map[string]string{
