@@ -20,7 +20,7 @@ func (s *session) ask() {
 	list, err := s.m.cfg.Source.Partitions(ctx)
 	ev := core.Event{Kind: core.Listed}
 	if l, ok := s.m.cfg.Source.(Lister); ok {
-		ev.Flag = l.ListsAll()
+		ev.Complete = l.ListsAll()
 	}
 	if errors.Is(err, ErrPartial) {
 		s.leftOut(parts(err))

@@ -157,7 +157,7 @@ func (s *session) run(ctx context.Context) (err error) {
 		case <-leave:
 			leave = nil
 			// Who has a time to return means to. Who does not is drained first.
-			s.step(core.Event{Kind: core.Leave, Flag: s.m.timing.Return > 0})
+			s.step(core.Event{Kind: core.Leave, Returning: s.m.timing.Return > 0})
 		}
 	}
 	if s.refused != nil && s.cause == core.ByLeave {
@@ -311,7 +311,7 @@ func (s *session) lookForJump() {
 	s.looked = now
 	if clock.Apart(d, was) {
 		s.condition(ConditionClocksApart, "", fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
-		s.feed(core.Event{Kind: core.Jumped, Flag: s.m.clock.Exact})
+		s.feed(core.Event{Kind: core.Jumped, CountsSuspend: s.m.clock.Exact})
 		s.drift.Store(int64(d)) // last: until the lease is taken back, slept has to say so
 		return
 	}

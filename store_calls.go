@@ -269,7 +269,7 @@ func (s *session) watch(name string, all bool) {
 				}
 				es, _ := s.decode(batch)
 				if ctx.Err() == nil {
-					s.send(core.Event{Kind: core.Seen, First: first, Flag: all, Entries: es})
+					s.send(core.Event{Kind: core.Seen, First: first, AllMembers: all, Entries: es})
 				}
 				first = false
 			}

@@ -199,7 +199,7 @@ func (d *draft) release() {
 			d.free(r)
 		case p.rec == nil:
 		case r.State == record.Revoking:
-			stopped := n.acked(p.rec, r.Rev) && !has(p.rec.Draining, id)
+			stopped := acked(n.plan, p.rec, r.Rev) && !has(p.rec.Draining, id)
 			// stop-ack: A revoked partition is free only when its owner has confirmed that
 			// it stopped, or has ended.
 			// Without it: C1 is told to stop q, and its handler still works. The leader
@@ -514,20 +514,6 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 		return record.Returning
 	}
 	return record.NoReason
-}
-
-func (n *Node) frozen() bool {
-	// freeze-moves-nothing: Under a freeze no partition moves that has an owner.
-	// Without it: An operator freezes the group for an upgrade. C2 joins, and half of the
-	// partitions move.
-	return n.orders != nil && n.orders.Freeze && !rule.FreezeMovesNothing.Off()
-}
-
-func (n *Node) paused(name string) bool {
-	// paused-runs-nowhere: A paused partition is granted to nobody.
-	// Without it: An operator pauses q to repair its data, and a member runs it all the
-	// same.
-	return n.orders != nil && slices.Contains(n.orders.Pauses, name) && !rule.PausedRunsNowhere.Off()
 }
 
 // grant gives free rows to their targets: in eager mode not before everything

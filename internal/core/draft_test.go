@@ -417,7 +417,7 @@ func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
 	l.step(core.Event{Kind: core.Begin})
 	l.advance(4 * time.Second)
 	l.refuses, l.forgets, l.deaf = false, true, true
-	l.step(core.Event{Kind: core.Listed, Flag: true, Listing: l.listing})
+	l.step(core.Event{Kind: core.Listed, Complete: true, Listing: l.listing})
 	l.show(core.Entry{Key: core.Key{Cell: core.RosterCell}, Roster: &record.Roster{Ver: inc<<32 + 1, Entries: l.listing}})
 	if p := l.plan(); len(p.Rows) != 1 || p.Rows[0].Owner != me {
 		t.Errorf("the rows are %v", p.Rows)

@@ -65,17 +65,17 @@ const (
 	Tick     Kind = iota // only time has passed
 	Begin                // the session starts
 	Answer               // to a store call: Verb, Key, Outcome, Rev, Entries
-	Seen                 // a watch showed Entries; First: of a watch just begun, Flag: of all members
+	Seen                 // a watch showed Entries; First, AllMembers
 	Gap                  // the watches broke off and begin anew
-	Listed               // the source's partitions: Listing, Flag = it asked its broker
+	Listed               // the source's partitions: Listing, Complete
 	Started              // ID@Token is confirmed by the source
 	Stopped              // ID@Token runs no more: handled, settled, closed
 	Retrying             // ID@Token is being started again after a failure
 	GivenUp              // ID@Token failed too often and runs no more: Cause
 	Closed               // the source's connections are closed
 	Proven               // the kernel proved that Session is gone
-	Leave                // the user wants to leave; Flag = it means to return
-	Jumped               // this host's clocks disagree: trust no lease; Flag = this clock counts suspend
+	Leave                // the user wants to leave: Returning
+	Jumped               // this host's clocks disagree: trust no lease: CountsSuspend
 	Server               // connected to the store server called Text
 
 	Kinds // how many there are
@@ -86,8 +86,6 @@ type Event struct {
 	Kind    Kind
 	Verb    Verb
 	Outcome Outcome
-	First   bool
-	Flag    bool
 	Key     Key
 	Rev     Rev
 	Entries []Entry
@@ -97,6 +95,12 @@ type Event struct {
 	Text    string
 	Listing []record.Partition
 	Era     uint32 // answers: the wall clock, in the units of Config.Era
+
+	First         bool // Seen: of a watch just begun
+	AllMembers    bool // Seen: of a watch of every member's record
+	Complete      bool // Listed: the source asked its broker, so what it does not list is gone
+	Returning     bool // Leave: the member means to come back soon
+	CountsSuspend bool // Jumped: this host's clock counts the time that it sleeps
 }
 
 // Do says what kind of action is wanted.

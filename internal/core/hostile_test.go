@@ -246,7 +246,7 @@ func TestNoRecordMakesItActWrongly(t *testing.T) {
 			case 2:
 				v.answer(core.Outcome(rng.IntN(4)), es)
 			case 3:
-				v.step(core.Event{Kind: core.Listed, Listing: []record.Partition{{Name: "q0"}, {Name: "q1"}}, Flag: rng.IntN(2) == 0})
+				v.step(core.Event{Kind: core.Listed, Listing: []record.Partition{{Name: "q0"}, {Name: "q1"}}, Complete: rng.IntN(2) == 0})
 			case 4:
 				v.step(core.Event{Kind: core.Proven, Session: record.Session(rng.IntN(5))})
 			case 5:

@@ -18,7 +18,7 @@ func TestJumpForgetsWhatWasSentBefore(t *testing.T) {
 			t.Fatal("no heartbeat")
 		}
 		now = now.Add(1e6)
-		n.Step(now, Event{Kind: Jumped, Flag: counts})
+		n.Step(now, Event{Kind: Jumped, CountsSuspend: counts})
 		n.Step(now, Event{Kind: Answer, Verb: Put, Key: put.Key, Rev: 1})
 		if got := n.Lease() > now; got != counts {
 			t.Errorf("a clock that counts suspend: %v; a lease: %v", counts, got)

@@ -49,14 +49,6 @@ type miss struct {
 	n  int
 }
 
-// An await is one row of the wait set: not yet where the plan wants it.
-type await struct {
-	id    record.ID
-	rev   uint64
-	since Time
-	stuck bool
-}
-
 // A grace keeps a partition away from the member that gave it up.
 type grace struct {
 	id    record.ID
@@ -299,79 +291,6 @@ func (n *Node) heir(p *peer) *peer {
 	return nil
 }
 
-// keepWaits keeps the wait set: rows revoking, free with somewhere to go, or
-// owned and not started; and since when.
-func (n *Node) keepWaits() {
-	l := &n.lead
-	old := l.waits
-	l.waits = l.scratch.waits[:0]
-	for i := range n.plan.Rows {
-		r := &n.plan.Rows[i]
-		if !n.waiting(record.ID(i), r) {
-			continue
-		}
-		w := await{id: record.ID(i), rev: r.Rev, since: n.now}
-		if j, ok := slices.BinarySearchFunc(old, w.id, func(a await, id record.ID) int { return cmp.Compare(a.id, id) }); ok && old[j].rev == w.rev {
-			w = old[j]
-		}
-		l.waits = append(l.waits, w)
-	}
-	l.scratch.waits = old
-	for i := range l.waits {
-		w := &l.waits[i]
-		if n.plan.Rows[w.id].State == record.Owned && !w.stuck && n.reached(w.since.Add(n.cfg.Stuck)) {
-			w.stuck = true
-			n.do(Action{Do: DoNote, Note: NoteStuck, ID: w.id, Token: n.plan.Rows[w.id].Token, Name: n.NameOf(w.id)})
-		}
-	}
-}
-
-func (n *Node) waiting(id record.ID, r *record.Row) bool {
-	switch r.State {
-	case record.Revoking:
-		return true
-	case record.Free:
-		return r.To != 0 && r.Reason == record.NoReason
-	}
-	p := n.peer(r.Owner)
-	return p.rec == nil || !n.started(id, r, p)
-}
-
-// started: the owner has applied the grant and the source confirmed it.
-func (n *Node) started(id record.ID, r *record.Row, p *peer) bool {
-	// start-ack: A grant is complete only when its owner has confirmed the start.
-	// Without it: C2 is granted q, and its source does not open it. The plan looks
-	// complete, and nobody is told that q does not run.
-	if rule.StartAck.Off() {
-		return true
-	}
-	return n.acked(p.rec, r.Rev) && !has(p.rec.Starting, id)
-}
-
-// has looks for id in a list of a record: those ascend.
-func has(ids []record.ID, id record.ID) bool {
-	_, found := slices.BinarySearch(ids, id)
-	return found
-}
-
-// acked: the member has applied a plan of this incarnation as new as rev.
-func (n *Node) acked(m *record.Member, rev uint64) bool {
-	// ack-belongs-to-its-revoke: An acknowledgement counts only if it is at least as new as
-	// the revoke.
-	// Without it: C1 has acknowledged generation 3, and has not seen generation 4, which
-	// revokes q. The leader takes the old acknowledgement for the answer and grants q to
-	// C2: both run it.
-	if rule.AckBelongsToItsRevoke.Off() {
-		return m.AckGen >= 1
-	}
-	// ack-of-this-incarnation: An acknowledgement counts only for the incarnation that it
-	// names.
-	// Without it: The store is restored from a backup. C2 can write and not read, so it
-	// does not know. What it acknowledged of the lost plans looks new enough: q is freed,
-	// and C3 starts it while C2 runs it.
-	return m.AckGen >= rev && (m.AckInc == n.plan.Incarnation || rule.AckOfThisIncarnation.Off())
-}
-
 // evict gives up on members that do not stop what was revoked. Evicted is not
 // stopped: W still has to pass before its rows are free.
 func (n *Node) evict() {
@@ -425,21 +344,4 @@ func (n *Node) collect() {
 			n.do(Action{Do: DoCall, Verb: Delete, Key: Key{MemberCell, p.session}, Prev: p.rev})
 		}
 	}
-}
-
-// Waits is the wait set as the leader sees it.
-func (n *Node) Waits() []Wait {
-	var out []Wait
-	for _, w := range n.lead.waits {
-		r := n.plan.Rows[w.id]
-		out = append(out, Wait{Name: n.NameOf(w.id), Row: r, Stuck: w.stuck})
-	}
-	return out
-}
-
-// A Wait is one row that is not yet where the plan wants it.
-type Wait struct {
-	Name  string
-	Row   record.Row
-	Stuck bool
 }

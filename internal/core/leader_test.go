@@ -46,7 +46,7 @@ func (l *leader) step(ev core.Event) {
 			case core.DoCall:
 				events = append(events, l.call(a))
 			case core.DoAsk:
-				events = append(events, core.Event{Kind: core.Listed, Flag: true, Listing: l.listing})
+				events = append(events, core.Event{Kind: core.Listed, Complete: true, Listing: l.listing})
 			case core.DoStart:
 				events = append(events, core.Event{Kind: core.Started, ID: a.ID, Token: a.Token})
 			case core.DoStop:

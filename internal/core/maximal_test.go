@@ -147,7 +147,7 @@ func play(t *testing.T, b []byte) {
 		case 9:
 			v.answer(core.Outcome(d.byte()&3), es)
 		case 10:
-			v.step(core.Event{Kind: core.Listed, Listing: []record.Partition{{Name: "q0"}, {Name: "q1"}}, Flag: d.flag()})
+			v.step(core.Event{Kind: core.Listed, Listing: []record.Partition{{Name: "q0"}, {Name: "q1"}}, Complete: d.flag()})
 		case 11:
 			v.step(core.Event{Kind: core.Proven, Session: d.session()})
 		case 12:

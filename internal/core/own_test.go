@@ -258,7 +258,7 @@ func TestDrainIsBounded(t *testing.T) {
 // The session resumes when the lease is back and everything has stopped.
 func TestPauseLastsUntilAllHasStopped(t *testing.T) {
 	l := runs(t)
-	l.takes(core.Event{Kind: core.Jumped, Flag: true})
+	l.takes(core.Event{Kind: core.Jumped, CountsSuspend: true})
 	l.ask(l.did(core.DoCancel) && !l.did(core.DoAbort), "it should cancel, and not abort yet")
 	l.ask(l.record() != nil && slices.Equal(l.record().Draining, []record.ID{0}), "it does not tell that q0 is stopping")
 	l.reply(core.Put, core.Event{Rev: 4})

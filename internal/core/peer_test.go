@@ -114,7 +114,7 @@ func (d *desk) answer(v core.Verb, c core.Cell, s record.Session, o core.Outcome
 
 // show lets the watch show records; of a first batch nobody knows the age.
 func (d *desk) show(first bool, ms ...*record.Member) {
-	ev := core.Event{Kind: core.Seen, First: first, Flag: first}
+	ev := core.Event{Kind: core.Seen, First: first, AllMembers: first}
 	for _, m := range ms {
 		d.rev++
 		ev.Entries = append(ev.Entries, entry(m, d.rev))

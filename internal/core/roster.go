@@ -29,7 +29,7 @@ func (n *Node) tookListing(ev *Event) {
 		l.ask = n.now.Add(n.cfg.Heartbeat)
 		return
 	}
-	l.listing, l.listed, l.complete = ev.Listing, true, ev.Flag
+	l.listing, l.listed, l.complete = ev.Listing, true, ev.Complete
 	l.rosterStale = true
 	l.missed = countMisses(l.missed, n.roster, l.listing, l.complete)
 }
@@ -166,4 +166,73 @@ func (n *Node) metaFor(name string, base []record.Pair) []record.Pair {
 		return base
 	}
 	return out
+}
+
+// tookRoster and tookOrders take answers to reads and, for the roster, writes.
+func (n *Node) tookRoster(ev *Event) {
+	c := &n.rosterCell
+	verb := c.flight
+	c.flight = NoVerb
+	if verb == Put {
+		switch ev.Outcome {
+		case OK:
+			n.sawRoster(n.rosterPut, ev.Rev)
+		case Refused:
+			// Nobody can write this one: go on with the one that is there, and
+			// derive it again when source or orders say something new.
+			n.lead.rosterStale = false
+			n.do(Action{Do: DoNote, Note: NoteBadRoster})
+		case Unknown:
+			c.want, c.wait = true, n.now.Add(n.cfg.Retry)
+		default:
+			c.want = true
+		}
+		n.rosterPut = nil
+		return
+	}
+	var found *record.Roster
+	var rev Rev
+	switch ev.Outcome {
+	case OK:
+		found, rev = ev.Entries[0].Roster, ev.Entries[0].Rev
+	case NotFound:
+	default:
+		c.again = false
+		c.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	if !c.got() {
+		return
+	}
+	n.lead.gotRoster = true
+	switch {
+	case rosterVer(found) >= max(n.plan.Roster, c.floor):
+		if found != nil {
+			n.sawRoster(found, rev)
+		}
+	case n.Leads() && n.plan.Hold:
+		// Every old lease will have run out before anything is granted: what the
+		// lost roster said binds nobody, so begin from the one that is there.
+		n.lead.minRoster = max(n.plan.Roster, c.floor)
+		n.roster, c.rev, n.lead.rosterStale = found, rev, true
+	case rosterVer(found) < c.floor:
+		n.storeLost()
+	default:
+		// The plan obeys a roster that is not in sight. What its IDs mean is
+		// never guessed.
+		c.wait = n.now.Add(n.cfg.Heartbeat) // apply asks for it again
+		n.do(Action{Do: DoNote, Note: NoteNoRoster})
+	}
+}
+
+func (n *Node) sawRoster(r *record.Roster, rev Rev) {
+	if r.Ver < rosterVer(n.roster) {
+		return
+	}
+	n.rosterCell.rev = rev
+	if r.Ver > rosterVer(n.roster) {
+		n.roster = r
+		n.lead.rosterStale = true
+		n.news()
+	}
 }

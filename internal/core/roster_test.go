@@ -168,7 +168,7 @@ func TestMissesCount(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "b"})
 	listed := func(complete bool, want bool) {
 		t.Helper()
-		l.step(core.Event{Kind: core.Listed, Flag: complete, Listing: []record.Partition{{Name: "a"}}})
+		l.step(core.Event{Kind: core.Listed, Complete: complete, Listing: []record.Partition{{Name: "a"}}})
 		l.advance(time.Second)
 		if got := l.entries(); len(got) != 2 || got[1].Removed == want {
 			t.Errorf("the roster is %v", got)

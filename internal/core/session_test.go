@@ -272,7 +272,7 @@ func TestUnknownIDIsNotStarted(t *testing.T) {
 func TestJumpEndsTheLease(t *testing.T) {
 	for counts, left := range map[bool]time.Duration{true: 500 * time.Millisecond, false: 0} {
 		l := runs(t)
-		l.takes(core.Event{Kind: core.Jumped, Flag: counts})
+		l.takes(core.Event{Kind: core.Jumped, CountsSuspend: counts})
 		if got := l.n.Lease().Sub(l.now); got != left {
 			t.Errorf("a clock that counts suspend: %v; the lease lasts %v", counts, got)
 		}
@@ -524,7 +524,7 @@ func TestAbortsAreSpaced(t *testing.T) {
 // somebody who means to return says so.
 func TestLeaverClosesBeforeItSaysLeft(t *testing.T) {
 	l := runs(t)
-	l.takes(core.Event{Kind: core.Leave, Flag: true})
+	l.takes(core.Event{Kind: core.Leave, Returning: true})
 	l.ask(l.noted(core.NoteLeaving) && l.did(core.DoStop) && l.record().State == record.Leaving && l.record().Returning, "it does not say that it will return")
 	l.reply(core.Put, core.Event{Rev: 4})
 	l.ask(!l.did(core.DoClose) && l.record() == nil, "it goes on before q0 has stopped")

@@ -32,13 +32,13 @@ func (n *Node) take(ev *Event) bool {
 		n.proven(ev.Session)
 	case Leave:
 		if n.leaving == Never {
-			n.leaving, n.returning = n.now, ev.Flag
+			n.leaving, n.returning = n.now, ev.Returning
 		}
 	case Jumped:
 		// What sleep took is on this clock if it counts suspend; then there is
 		// time to stop in order. Otherwise nobody knows how late it is.
 		until := n.now
-		if ev.Flag {
+		if ev.CountsSuspend {
 			until = n.now.Add(n.cfg.Margin)
 		} else {
 			n.own.forgetSends() // when they were sent, nobody knows either
@@ -80,7 +80,7 @@ func (n *Node) takeSeen(ev *Event) bool {
 		return false
 	}
 	changed := ev.First
-	n.all = n.all || ev.First && ev.Flag && n.watch.All
+	n.all = n.all || ev.First && ev.AllMembers && n.watch.All
 	for i := range ev.Entries {
 		e := &ev.Entries[i]
 		switch e.Cell {

@@ -414,7 +414,7 @@ func TestDeputyTakesNotice(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
 	d.show(false, member(1, "c1", 3), member(3, "c3", 1))
-	d.step(core.Event{Kind: core.Seen, First: true, Flag: true})
+	d.step(core.Event{Kind: core.Seen, First: true, AllMembers: true})
 	d.after(200 * time.Millisecond)
 	d.claim(member(1, "c1", 3))
 	d.lead(0, nil, member(3, "c3", 1))
@@ -430,7 +430,7 @@ func TestDeputyTakesNotice(t *testing.T) {
 func TestDeputyWaitsForEverybody(t *testing.T) {
 	far := []record.Session{1, 3, 4, 2, 7}
 	near := []record.Session{1, 2, 7}
-	all := core.Event{Kind: core.Seen, First: true, Flag: true}
+	all := core.Event{Kind: core.Seen, First: true, AllMembers: true}
 	twin := func() *record.Member { return member(8, "c7", 1) }
 	for name, c := range map[string]struct {
 		members []record.Session
@@ -438,7 +438,7 @@ func TestDeputyWaitsForEverybody(t *testing.T) {
 	}{
 		"nothing was shown":         {near, func(d *desk) {}},
 		"another watch began":       {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, First: true}) }},
-		"the watch goes on":         {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, Flag: true}) }},
+		"the watch goes on":         {near, func(d *desk) { d.step(core.Event{Kind: core.Seen, AllMembers: true}) }},
 		"it was no deputy":          {far, func(d *desk) { d.step(all); d.replan(near...) }},
 		"it was a deputy once":      {near, func(d *desk) { d.step(all); d.replan(far...); d.replan(near...) }},
 		"it saw 8 when it was none": {near, func(d *desk) { d.step(all); d.replan(far...); d.show(false, twin()); d.replan(near...) }},

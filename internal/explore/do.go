@@ -41,7 +41,7 @@ func (w *world) do(m move) *world {
 		slept := p.state == asleep
 		p.state, p.frozen, p.deaf = up, 0, false
 		if slept && !rule.ClockCountsSuspend.Off() {
-			w.step(who, &core.Event{Kind: core.Jumped, Flag: true})
+			w.step(who, &core.Event{Kind: core.Jumped, CountsSuspend: true})
 		}
 	case opJoin:
 		w.join(who)

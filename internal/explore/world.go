@@ -455,7 +455,7 @@ func (w *world) identify(who int) {
 func (w *world) shown(u unseen) core.Event {
 	ev := core.Event{Kind: core.Seen, First: u.first}
 	if u.key.Cell == core.MemberCell && u.key.Session == 0 {
-		ev.Flag = true
+		ev.AllMembers = true
 		for i := range w.store.members {
 			ev.Entries = append(ev.Entries, w.store.members[i].cur)
 		}

@@ -86,7 +86,7 @@ type noise struct {
 
 // listing is what the source tells h: each member asks it over its own link.
 func (w *World) listing(h *host) core.Event {
-	ev := core.Event{Kind: core.Listed, Flag: true}
+	ev := core.Event{Kind: core.Listed, Complete: true}
 	if h.silent {
 		ev.Outcome = core.Unknown
 		return ev
@@ -204,7 +204,7 @@ func (w *World) strike(f fault) {
 	case SourceFails:
 		h.fails = true
 	case Depart:
-		w.deliverSoon(h, core.Event{Kind: core.Leave, Flag: f.more%2 == 0})
+		w.deliverSoon(h, core.Event{Kind: core.Leave, Returning: f.more%2 == 0})
 	case Twin:
 		w.twin(h)
 	case Order:

@@ -269,7 +269,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 			}
 		case "leave":
 			h.leaves = true
-			w.deliverSoon(h, core.Event{Kind: core.Leave, Flag: rest == "returning"})
+			w.deliverSoon(h, core.Event{Kind: core.Leave, Returning: rest == "returning"})
 		case "freeze", "suspend":
 			w.pause(h, c.Verb == "suspend")
 		case "jump":

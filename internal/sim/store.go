@@ -477,5 +477,5 @@ func (w *World) firstBatch(h *host) {
 	if h.watch.Orders && w.store.orders.Rev != 0 {
 		es = append(es, w.store.orders)
 	}
-	w.push(w.now+w.delay(h), item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, First: true, Flag: h.watch.All, Entries: es}})
+	w.push(w.now+w.delay(h), item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, First: true, AllMembers: h.watch.All, Entries: es}})
 }

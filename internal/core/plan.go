@@ -1,0 +1,254 @@
+package core
+
+import (
+	"cmp"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/rule"
+)
+
+// planCell is the plan's, with what is needed to judge an answer.
+type planCell struct {
+	cell
+	put   *record.Plan // under way
+	known *record.Plan // newest plan seen when the Get under way was sent
+	doubt bool         // the last Put may or may not be there: read before writing
+	after Time         // no Put before: one that failed is not tried again at once
+	fails Time         // since when writes fail, not by conflict; Never if they do not
+}
+
+// readPlanSoon asks for a linearizable read of the plan.
+func (n *Node) readPlanSoon() { n.cell.ask() }
+
+// older orders plans by age: incarnation first, then generation.
+func older(a, b *record.Plan) int {
+	return cmp.Or(cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Gen, b.Gen))
+}
+
+// sawPlan takes a version of the plan. Watches may show old versions late and
+// twice, so what looks older is a reason to read again and nothing else.
+func (n *Node) sawPlan(p *record.Plan, rev Rev) {
+	if n.cause != NotEnded {
+		return
+	}
+	if n.plan == nil {
+		n.inc = p.Incarnation
+		n.adopt(p, rev)
+		n.compareServer() // it may have become another one before this session began
+		return
+	}
+	c := older(p, n.plan)
+	switch {
+	// no-older-plan: A plan that is older than the one applied is ignored.
+	// Without it: C2 has stopped q and acknowledged that. Its watch shows it the plan
+	// before, late, and C2 starts q again, while C1, the next owner, runs it.
+	case rule.NoOlderPlan.Off() && c != 0 && p.Incarnation == n.inc:
+		n.adopt(p, rev)
+	// incarnation-after-loss: see storeLost.
+	case c > 0 && p.Incarnation != n.inc && !rule.IncarnationAfterLoss.Off():
+		n.end(ByStore) // somebody noticed a loss before us
+	case c > 0:
+		n.adopt(p, rev)
+	case c == 0 && p.Write == n.plan.Write:
+		n.cell.rev = rev
+		n.pollLater()
+	default:
+		n.readPlanSoon()
+	}
+}
+
+// adopt makes p the plan this node acts on.
+func (n *Node) adopt(p *record.Plan, rev Rev) {
+	was := n.plan
+	if p.Leader == n.cfg.Session {
+		p = p.Full() // only a leader needs all rows
+	}
+	n.plan, n.cell.rev = p, rev
+	n.creates = false
+	if was == nil || was.Leader != p.Leader {
+		n.vacant, n.claiming = Never, false
+		n.cell.fails = Never
+		n.lead.resign()
+		if p.Leader == n.cfg.Session {
+			n.takeOver()
+		}
+	}
+	for i := range n.peers {
+		n.peers[i].planned = false
+	}
+	for _, s := range p.Members {
+		if i, ok := n.findPeer(s); ok {
+			n.peers[i].planned = true
+		}
+	}
+	if was == nil || was.ID != p.ID {
+		n.planned()
+	}
+	if n.lead.ready {
+		n.askForOwners()
+	}
+	n.pollLater()
+}
+
+// pollLater: the watch may have missed a plan without knowing it. While the
+// leader's heartbeats come in they tell the newest generation, so a read now
+// and then is enough; without them it is wanted often.
+func (n *Node) pollLater() {
+	every := n.cfg.PollPlan
+	if l := n.peer(n.plan.Leader); l == nil || l.rec == nil || n.now.Sub(l.at) > gap(l.rec.Beat) {
+		every = n.cfg.Heartbeat
+	}
+	n.poll = n.now.Add(every)
+}
+
+// tookPlan takes the answer to a call on the plan.
+func (n *Node) tookPlan(ev *Event) {
+	c := &n.cell
+	verb := c.flight
+	c.flight = NoVerb
+	if verb == Put {
+		n.tookPlanPut(ev)
+		return
+	}
+	known := c.known
+	c.known = nil
+	if ev.Outcome == Unknown {
+		c.again = false
+		c.wait = n.now.Add(n.cfg.Retry)
+		return
+	}
+	fresh := c.got()
+	if n.bump {
+		n.bumpPlan(ev)
+		return
+	}
+	n.recheck = n.recheck && !fresh
+	c.doubt = false
+	switch {
+	case ev.Outcome == NotFound && known != nil:
+		n.storeLost() // a plan is never deleted
+	case ev.Outcome == NotFound:
+		n.creates = n.plan == nil
+	// no-older-plan: see sawPlan.
+	case known != nil && lost(ev.Entries[0].Plan, known) && !rule.NoOlderPlan.Off():
+		// incarnation-after-loss: see storeLost.
+		if rule.IncarnationAfterLoss.Off() {
+			n.adopt(ev.Entries[0].Plan, ev.Entries[0].Rev)
+		}
+		n.storeLost()
+	default:
+		n.sawPlan(ev.Entries[0].Plan, ev.Entries[0].Rev)
+	}
+	if n.claiming {
+		n.claim()
+	}
+}
+
+// lost tells whether p, read after known had been seen, proves that the store
+// lost known: it is older, or another write of the same generation.
+func lost(p, known *record.Plan) bool {
+	c := older(p, known)
+	return c < 0 || c == 0 && p.Write != known.Write
+}
+
+func (n *Node) tookPlanPut(ev *Event) {
+	c := &n.cell
+	switch ev.Outcome {
+	case OK:
+		p := c.put
+		c.put, c.fails = nil, Never
+		if n.bump {
+			n.bump = false
+		} else {
+			n.sawPlan(p, ev.Rev)
+		}
+	case Conflict:
+		// Somebody else wrote; or a request that was sent twice succeeded the
+		// first time. Either way, see what is there before writing again.
+		c.put, c.fails, c.doubt = nil, Never, true
+		n.readPlanSoon()
+	default:
+		c.fails = min(c.fails, n.now)
+		// known-writes-only: A leader acts only on a plan that is known to be in the store.
+		// Without it: The leader's plan is lost on its way, and the leader takes it for
+		// written. It starts what that plan gives it, while the plan in the store names
+		// another owner.
+		if rule.KnownWritesOnly.Off() && !n.bump && n.plan != nil {
+			n.adopt(c.put, c.rev)
+			c.put = nil
+			return
+		}
+		c.put, c.doubt = nil, true
+		c.after = n.now.Add(n.cfg.Retry)
+		n.readPlanSoon()
+	}
+}
+
+// putPlan writes p over the version that this node knows.
+func (n *Node) putPlan(p *record.Plan, prev Rev) {
+	n.writes++
+	p.Write = writeID(n.cfg.Session, n.writes)
+	n.cell.put, n.cell.flight = p, Put
+	// plan-is-compare-and-set: A plan is written only over the version that it was made
+	// from.
+	// Without it: C1's plan is in flight when C1 is declared dead. C2 leads and grants q.
+	// Then C1's plan arrives and erases the grant, and q is granted once more under the
+	// same token.
+	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: PlanCell}, Prev: prev, Plan: p})
+}
+
+// writeID tells two writes apart. Sessions are random, so mixing in a counter
+// is as good as drawing another random number.
+func writeID(s record.Session, n uint64) uint64 {
+	x := uint64(s) ^ n*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return max(x^x>>31, 1)
+}
+
+// nextIncarnation is higher than seen, and no lower than the wall clock. The
+// store may have lost an incarnation that this session never saw: under the same
+// number again, the same token could be granted to two sessions. This is the one
+// use of the wall clock, for tokens and never for exclusivity.
+func (n *Node) nextIncarnation(seen uint32) uint32 {
+	// incarnation-begins-once: A new incarnation has a number that none before it had, lost
+	// ones included.
+	// Without it: The store loses an incarnation with its grants. C3, which never saw it,
+	// begins the next one under the same number: one token is granted to two sessions.
+	if rule.IncarnationBeginsOnce.Off() {
+		return seen + 1
+	}
+	return max(seen+1, n.era)
+}
+
+// bumpPlan gives the plan that was found a new incarnation and a hold, unless
+// somebody did so already. The rows stay as they were found: whoever leads next
+// frees them as their owners' records allow.
+func (n *Node) bumpPlan(ev *Event) {
+	if !n.reached(n.cell.after) {
+		n.cell.want, n.cell.wait = true, n.cell.after // the last try has just failed
+		return
+	}
+	next := &record.Plan{Term: 1, Mode: n.cfg.Mode}
+	var prev Rev
+	if ev.Outcome == OK {
+		e := &ev.Entries[0]
+		if e.Plan.Incarnation > n.inc {
+			n.bump = false
+			return
+		}
+		*next = *e.Plan.Full()
+		prev = e.Rev
+	}
+	next.Gen++
+	next.Decided = next.Gen
+	next.Leader = 0
+	// hold-after-loss: After a loss nothing is granted until every old lease has run out;
+	// an empty store may be one, too.
+	// Without it: The store is emptied while C1 runs q. C2 finds no plan, makes the first
+	// one and starts q: both run it.
+	next.Hold = !rule.HoldAfterLoss.Off()
+	next.Server = n.server
+	next.Incarnation = n.nextIncarnation(n.inc)
+	n.putPlan(next, prev)
+}

@@ -1,0 +1,90 @@
+package core
+
+import (
+	"math"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// Timing holds the durations of the protocol.
+type Timing struct {
+	Lease     time.Duration // L: how long a heartbeat is good for
+	Heartbeat time.Duration // H: how often it is renewed
+	Margin    time.Duration // M_stop: how long before the lease end work stops
+	Drain     time.Duration // how long a revoked partition may take to stop
+	Orphan    time.Duration // how long to hope without a lease
+	Grace     time.Duration // how long a partition given up stays away
+	Return    time.Duration // how long an ended member's rows wait for its name
+	Settle    time.Duration // Q: quiet after an arrival
+	SettleMax time.Duration // Qmax: but no longer than this
+	Guard     time.Duration // quiet after a proven death
+	Retry     time.Duration // between two tries of a failed store call
+	Step      time.Duration // between two candidates for leadership
+	Leave     time.Duration // how long a leaver waits for the plan to take its rows
+	Stuck     time.Duration // a start longer than this is a condition
+	Ask       time.Duration // how often the source is asked for its partitions
+	PollPlan  time.Duration // how often the plan is read though its watch is quiet
+	PollList  time.Duration // how often the members are listed though theirs is
+	Keep      time.Duration // how long an ended member's record is kept
+}
+
+// DefaultTiming is what DESIGN and the documentation quote.
+func DefaultTiming() Timing { return MakeTiming(5*time.Second, 2*time.Second) }
+
+// MakeTiming derives all durations from lease and heartbeat.
+func MakeTiming(lease, heartbeat time.Duration) Timing {
+	return Timing{
+		Lease:     lease,
+		Heartbeat: heartbeat,
+		Margin:    lease / 10,
+		Drain:     30 * time.Second,
+		Orphan:    30 * time.Second,
+		Grace:     time.Second,
+		Settle:    100 * time.Millisecond,
+		SettleMax: 2 * time.Second,
+		Guard:     30 * time.Millisecond,
+		Retry:     100 * time.Millisecond,
+		Step:      100 * time.Millisecond,
+		Leave:     time.Second,
+		Stuck:     30 * time.Second,
+		Ask:       30 * time.Second,
+		PollPlan:  10 * heartbeat,
+		PollList:  5 * heartbeat,
+		Keep:      10 * time.Minute,
+	}
+}
+
+// Forever, as one of the durations, means that its end never comes.
+const Forever time.Duration = math.MaxInt64
+
+// W is how long a member must have been silent before it may be declared dead.
+func (t Timing) W() time.Duration { return wait(t.Lease) }
+
+// B is the longest silence that a healthy member shows.
+func (t Timing) B() time.Duration { return gap(t.Heartbeat) }
+
+// CallTime is how long a store call may take before its outcome counts as
+// unknown: a failed heartbeat and its read-back fit into a lease.
+func (t Timing) CallTime() time.Duration { return (t.Lease - t.Margin - t.Heartbeat) / 2 }
+
+// wait is W: how long a record must have been seen unchanged before its session
+// may be declared dead. Lease and wait are measured on two clocks that each may
+// be 1 % off, so W = L·(1+ρ)/(1−ρ), rounded up to the next 0.1 s.
+func wait(lease time.Duration) time.Duration {
+	const grain = 100 * time.Millisecond
+	w := lease + lease*2/99 // (1+ρ)/(1−ρ) = 101/99
+	return (w + grain - 1) / grain * grain
+}
+
+// gap is B = H + j + δ: the longest silence a healthy member shows.
+func gap(beat time.Duration) time.Duration { return beat + beat*3/10 }
+
+// delta is δ: the longest a write takes from its sender's clock to our eyes.
+func delta(beat time.Duration) time.Duration { return beat * 15 / 100 }
+
+// overdue is O = min(B, W − B): silence that makes a member a suspect.
+func overdue(m *record.Member) time.Duration {
+	b := gap(m.Beat)
+	return min(b, wait(m.Lease)-b)
+}
