@@ -26,7 +26,7 @@ type Packer struct {
 	planner plan.Planner
 	members []plan.Member
 	parts   []plan.Partition
-	plan    []int32 // the plan being made: in the end, and while plan.Complete looks at it
+	plan    []int32 // the caller's: what the rules placed, and at last the free ones
 	opens   []int32 // open members, in joining order
 
 	scale  float64 // the capacity that counts as one unit
@@ -36,7 +36,7 @@ type Packer struct {
 	band   float64
 	total  int64 // what all partitions ask of the open members
 	widest int64 // capacity of the largest open member
-	there  int32 // bins from here on are not there
+	there  int32 // how many members there are: bins from this one on stand for missing ones
 	want   int   // members needed, by the last round
 	need   int   // by the round that found most to be missing
 
@@ -100,10 +100,10 @@ func units(capacities float64, most int64) int64 {
 
 // begin applies the rules, turns everything into whole numbers and sorts it.
 func (k *Packer) begin(members []plan.Member, parts []plan.Partition, how *Options, dst []int32) {
-	d := k.planner.Draft(members, parts, dst)
-	k.members, k.parts, k.plan = members, parts, d.Plan
-	k.home, k.opens = append(k.home[:0], d.Home...), append(k.opens[:0], d.Open...)
-	k.free, k.there = append(k.free[:0], d.Free...), int32(len(members))
+	r := k.planner.Rules(members, parts, dst)
+	k.members, k.parts, k.plan = members, parts, r.Plan
+	k.home, k.opens = append(k.home[:0], r.Home...), append(k.opens[:0], r.Open...)
+	k.free, k.there = append(k.free[:0], r.Free...), int32(len(members))
 	n := len(parts)
 	k.high = min(256*unit, lots/int64(max(1, n, len(members))))
 	k.price, k.budget, k.band = units(how.Price, k.high), units(how.Budget, lots), how.Band

@@ -19,7 +19,7 @@
 //   - as many partitions as possible are placed.
 //
 // What is left to choose is the strategy's: see Spread and Range here, and
-// package pack, which builds on Draft and Complete.
+// package pack, which builds on Rules and Complete.
 package plan
 
 import (

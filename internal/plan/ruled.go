@@ -1,20 +1,20 @@
 package plan
 
-// A Draft is where every strategy starts: the rules have placed what they
-// decide, and the strategy chooses among the free partitions. Its slices belong
-// to the Planner that made it and are good until that makes another plan.
-type Draft struct {
+// Ruled is where every strategy starts: the rules have placed the partitions
+// that they decide on, and the strategy places the free ones. Its slices belong to
+// the Planner and are good until that makes another plan.
+type Ruled struct {
 	Plan []int32 // per partition: where the rules put it; None if that is nowhere, or if it is free
 	Home []int32 // per partition: the owner that a free one may stay with, or None
 	Free []int32 // the partitions that the strategy may place, by ID
 	Open []int32 // the members it may place them on, in joining order
 }
 
-// Draft applies the rules, for a strategy of another package. Its Plan is dst,
-// which is used as in Spread.
-func (p *Planner) Draft(members []Member, parts []Partition, dst []int32) Draft {
+// Rules applies the rules, for a strategy of another package. The result's Plan
+// is dst, which is used as in Spread.
+func (p *Planner) Rules(members []Member, parts []Partition, dst []int32) Ruled {
 	p.applyRules(members, parts, dst)
-	return Draft{Plan: p.done(), Home: p.home, Free: p.free, Open: p.opens}
+	return Ruled{Plan: p.done(), Home: p.home, Free: p.free, Open: p.opens}
 }
 
 // Complete finds places for the free partitions that have none in a plan: for as
