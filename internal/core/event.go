@@ -148,11 +148,11 @@ type Action struct {
 func (a *Action) Compares() bool {
 	switch {
 	case a.Key.Cell == PlanCell && a.Prev != 0:
-		return !rule.PlanIsCompareAndSet.Off() // see putPlan
+		return !rule.PlanIsCompareAndSet.Off() // plan-is-compare-and-set: see putPlan.
 	case a.Key.Cell == MemberCell && a.Member.State == record.Dead:
-		return !rule.DeathIsCompareAndSet.Off() // see declare
+		return !rule.DeathIsCompareAndSet.Off() // death-is-compare-and-set: see declare.
 	case a.Key.Cell == MemberCell && a.Member.State != record.Evicted:
-		return !rule.BeatIsCompareAndSet.Off() // see beat
+		return !rule.BeatIsCompareAndSet.Off() // beat-is-compare-and-set: see beat.
 	}
 	return true
 }

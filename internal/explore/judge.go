@@ -138,7 +138,7 @@ func (w *world) land(who int, r *run) {
 	s := w.sinks[r.part]
 	old := r.token < s.token || r.token == s.token && s.who != 0 && session(who) != s.who
 	switch {
-	case old && !rule.SinkChecksTokens.Off():
+	case old && !rule.SinkChecksTokens.Off(): // sink-checks-tokens: see effect.
 		return // refused
 	case old:
 		w.fail("I2", "the sink accepted %s@%s of %s after @%s of %s", w.cfg.partName(r.part), r.token, w.cfg.label(who), s.token, w.label(s.who))

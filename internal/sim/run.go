@@ -100,6 +100,7 @@ func (w *World) wake(h *host) {
 		return
 	}
 	h.paused, h.woke = false, w.now
+	// clock-counts-suspend: see newClock.
 	if h.asleep && rule.ClockCountsSuspend.Off() {
 		h.suspend += w.now - h.pausedAt
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
@@ -137,6 +138,7 @@ func (w *World) effect(h *host, it item) {
 			w.workLater(h, it.run)
 			return
 		}
+		// check-before-every-effect: see check.
 		if h.local(w.now) < h.node.Lease() || rule.CheckBeforeEveryEffect.Off() {
 			it.kind = evSend
 			it.who = h.who
