@@ -21,24 +21,28 @@ import (
 //
 //	nats://host:4222,host:4222?bucket=rota&replicas=3&sync=always
 //	tls://user:password@host?ca=ca.pem
-//	embed:DIR    as Embed
 //	folder:DIR   of the process that serves this folder, as long as one does
 //
+// embed:DIR needs a server in this process: package embedded opens it.
 // The bucket is made when it is first used. It connects then, too: an address
 // that is wrong is an error of the first call.
-func Store(address string, opts ...Option) rota.Store {
-	l := newLink(address, opts)
-	if l.bad == nil && l.set.guest {
-		l.set.synced = true
-	} else if l.bad == nil && l.set.folder != "" {
-		return Embed(strings.TrimPrefix(address, "embed:"), opts...)
+func Store(url string, opts ...Option) rota.Store {
+	l := newLink(url, opts)
+	switch {
+	case l.bad != nil || l.set.Folder == "":
+	case l.set.Guest:
+		l.set.Synced = true
+	case l.set.Host == nil:
+		l.bad = errors.New("rotanats: no server is linked into this program: open embed:DIR by the package drivers/rotanats/embedded, or write folder:DIR to connect to the process that serves the folder")
+	default:
+		return newHosting(l)
 	}
-	return newStore(l, l.set.bucket)
+	return newStore(l, l.set.Bucket)
 }
 
-// Check tells what is wrong with an address, without connecting to it.
-func Check(address string, opts ...Option) error {
-	_, err := read(address, opts)
+// Check tells what is wrong with a URL, without connecting to it.
+func Check(url string, opts ...Option) error {
+	_, err := read(url, opts)
 	return err
 }
 
@@ -356,7 +360,7 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, questio
 }
 
 // api is the subject of a question to JetStream.
-func (l *link) api(verb string) string { return cmp.Or(l.set.api, "$JS.API") + "." + verb }
+func (l *link) api(verb string) string { return cmp.Or(l.set.API, "$JS.API") + "." + verb }
 
 // askTime is how long the first answer may take before a question is asked again.
 const askTime = 400 * time.Millisecond
@@ -393,12 +397,12 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	config := s.config()
-	if s.set.asItIs {
+	if s.set.AsItIs {
 		config = nil
 	}
 	var info streamInfo
 	err := s.find(ctx, s.stream(), config, &info)
-	if code(err) == codeNoStream && s.set.asItIs {
+	if code(err) == codeNoStream && s.set.AsItIs {
 		return nil, fmt.Errorf("rotanats: there is no bucket %s at %v: %w", s.name, s.set, rota.ErrNotFound)
 	}
 	if err != nil {
@@ -407,13 +411,13 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	if err := s.suits(&info.Config); err != nil {
 		return nil, err
 	}
-	if !s.set.asItIs {
+	if !s.set.AsItIs {
 		if err := s.mend(ctx, &info.Config); err != nil {
 			return nil, err
 		}
 	}
 	s.sealWith(&info.Config)
-	if info.Cluster != nil && info.Cluster.Name != "" && !s.set.asItIs {
+	if info.Cluster != nil && info.Cluster.Name != "" && !s.set.AsItIs {
 		if err := s.reached(ctx); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 		}
@@ -457,7 +461,7 @@ func (s *store) config() *jetstream.StreamConfig {
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: maxValue, MaxConsumers: -1,
 		Storage: storage, Discard: jetstream.DiscardNew, DenyDelete: true, DenyPurge: true, AllowMsgTTL: true,
 		RePublish: &jetstream.RePublish{Source: "$KV." + s.name + ".>", Destination: "_rota." + s.name + ".>"},
-		Replicas:  s.set.replicas,
+		Replicas:  s.set.Replicas,
 		Metadata:  map[string]string{metaSeal: newSeal()},
 	}
 }
@@ -560,7 +564,7 @@ func (s *store) Class() rota.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.bad != nil || !s.set.synced || s.bucket != nil && s.bucket.memory:
+	case s.bad != nil || !s.set.Synced || s.bucket != nil && s.bucket.memory:
 		return rota.ClassC
 	case s.bucket != nil && s.bucket.replicas >= 3:
 		return rota.ClassA

@@ -1,4 +1,6 @@
-package rotanats
+// Package address reads the URLs of rotanats, which are its one configuration
+// language, and turns them into what a client or a server has to know.
+package address
 
 import (
 	"crypto/tls"
@@ -14,146 +16,68 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// settings is all that a URL and options can say.
-type settings struct {
-	servers []string // host:port, without a scheme
-	folder  string   // instead of servers: whoever serves this folder
-	guest   bool     // who is never us
-	shared  bool     // others may write to the folder
-	open    bool     // Serve asks for nothing
-	secure  bool     // tls://
-	name    string   // of the connection, for the server's operator
-	api     string   // where JetStream is asked; "" for $JS.API
-	inbox   string   // where answers are sent to; "" for _INBOX
-	log     *slog.Logger
+// Settings are all that a URL and options can say.
+type Settings struct {
+	Servers []string // host:port, without a scheme
+	Folder  string   // instead of servers: whoever serves this folder
+	Guest   bool     // who is never us
+	Shared  bool     // others may write to the folder
+	Open    bool     // of a URL to listen at: clients are asked for nothing
+	Secure  bool     // tls://
+	Name    string   // of the connection, for the server's operator
+	API     string   // where JetStream is asked; "" for $JS.API
+	Inbox   string   // where answers are sent to; "" for _INBOX
+	Log     *slog.Logger
 
-	user     string
-	password secret
-	token    secret
+	// Host runs the server of the folder in this process; nil if no server is linked.
+	Host func(*Settings) (Host, error)
+
+	User     string
+	Password Secret
+	Token    Secret
 	// Files that hold the password or the token, read anew by every connection.
-	passwordFile string
-	tokenFile    string
-	creds        string // file
-	nkey         string // file
-	ca           string // file
-	cert         string // file
-	key          string // file
-	tls          *tls.Config
+	PasswordFile string
+	TokenFile    string
+	Creds        string // file
+	NKey         string // file
+	CA           string // file
+	Cert         string // file
+	Key          string // file
+	TLS          *tls.Config
 
-	bucket   string
-	replicas int // 0: three in a cluster, one elsewhere
-	synced   bool
-	asItIs   bool // the bucket is neither made nor changed
+	Bucket   string
+	Replicas int // 0: three in a cluster, one elsewhere
+	Synced   bool
+	AsItIs   bool // the bucket is neither made nor changed
 
-	stream     string
-	subject    string
-	partitions int
-	most       int
-	durable    string
-	dead       string
-	prefetch   int
-	create     bool
+	Stream     string
+	Subject    string
+	Partitions int
+	Most       int
+	Durable    string
+	Dead       string
+	Prefetch   int
+	Create     bool
 }
 
-// An Option says more than a URL, or what does not belong into one.
-type Option func(*settings)
-
-// UserPassword signs in with both.
-func UserPassword(user, password string) Option {
-	return func(s *settings) { s.user, s.password = user, secret(password) }
+// A Host is a server that this process runs for a folder.
+type Host interface {
+	Done() <-chan struct{} // closed when it does not serve any more
+	Err() error            // why it stopped by itself
+	Fresh() bool           // it found nothing in the folder
+	Close() error
 }
 
-// Token signs in with a token.
-func Token(token string) Option { return func(s *settings) { s.token = secret(token) } }
-
-// Credentials signs in with a credentials file, as nsc writes it.
-func Credentials(file string) Option { return func(s *settings) { s.creds = file } }
-
-// NKey signs in with a key that never leaves this host: file holds its seed, as rota.nkey
-// in the folder of an embedded server does.
-func NKey(file string) Option { return func(s *settings) { s.nkey = file } }
-
-// RootCA trusts servers whose certificate this PEM file vouches for, and no
-// others.
-func RootCA(file string) Option { return func(s *settings) { s.secure, s.ca = true, file } }
-
-// Certificate shows this certificate to the other side: a client's to its
-// server (mTLS), the server's to its clients in Serve.
-func Certificate(cert, key string) Option {
-	return func(s *settings) { s.secure, s.cert, s.key = true, cert, key }
-}
-
-// TLS sets everything about TLS at once, instead of RootCA and Certificate.
-func TLS(c *tls.Config) Option { return func(s *settings) { s.secure, s.tls = true, c } }
-
-// Name is what the server's operator sees of the connection.
-func Name(name string) Option { return func(s *settings) { s.name = name } }
-
-// APIPrefix begins the subjects by which JetStream is asked. Default: $JS.API. An
-// account that imports the API of another has it under a prefix of its own; that of
-// a domain is $JS.DOMAIN.API.
-func APIPrefix(prefix string) Option { return func(s *settings) { s.api = prefix } }
-
-// InboxPrefix begins the subjects that answers are sent to. Default: _INBOX, where
-// everybody who may subscribe to _INBOX.> can read the answers to everybody else.
-func InboxPrefix(prefix string) Option { return func(s *settings) { s.inbox = prefix } }
-
-// Log receives what the embedded server and the connection have to say.
-func Log(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
-
-// Bucket is the KV bucket that holds the records. Default: rota. It is made if
-// it does not exist.
-func Bucket(name string) Option { return func(s *settings) { s.bucket = name } }
-
-// AsItIs makes a Store use the bucket as it is: it is neither made nor changed, and
-// while there is none every call answers with an error that wraps rota.ErrNotFound.
-// It is for whoever reads, and for operators: they need no rights for more.
-func AsItIs() Option { return func(s *settings) { s.asItIs = true } }
-
-// Replicas is how many servers keep each record, if the bucket is yet to be
-// made. Default: three in a cluster, one elsewhere.
-func Replicas(n int) Option { return func(s *settings) { s.replicas = n } }
-
-// SyncAlways vouches for servers that run with sync_interval: always, which no
-// client can see. It makes the store one of class A if it has three replicas or
-// more, of class B otherwise. Do not say so of servers where it is not true.
-func SyncAlways() Option { return func(s *settings) { s.synced = true } }
-
-// Stream is the stream that a Source consumes.
-func Stream(name string) Option { return func(s *settings) { s.stream = name } }
-
-// Subject is the pattern of a Source's partitions, one token of it a star:
-// orders.* has the partitions orders.0, orders.1 and so on.
-func Subject(pattern string) Option { return func(s *settings) { s.subject = pattern } }
-
-// Partitions is how many a Source has, numbered from 0. Without it, the
-// partitions are the subjects there are messages for.
-func Partitions(n int) Option { return func(s *settings) { s.partitions = n } }
-
-// Durable begins the names of the JetStream consumers that a Source makes.
-// Groups that each want all messages need one each. Default: rota.
-func Durable(name string) Option { return func(s *settings) { s.durable = name } }
-
-// DeadLetter is the subject that messages go to which failed too often, with
-// the partition appended. Default: dead.STREAM. Some stream has to store it: if
-// none does, the Source makes one of its own.
-func DeadLetter(subject string) Option { return func(s *settings) { s.dead = subject } }
-
-// Prefetch is how many messages of a partition are fetched ahead at most; fewer
-// where handling that many takes more than a moment. Default: 256.
-func Prefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
-
-// Create makes a Source make its stream if it does not exist.
-func Create() Option { return func(s *settings) { s.create = true } }
-
-// secret prints as nothing.
-type secret string
+// A Secret prints as nothing.
+type Secret string
 
 const redacted = "xxxxx"
 
-func (s secret) String() string {
+func (s Secret) String() string {
 	if s == "" {
 		return ""
 	}
@@ -161,38 +85,40 @@ func (s secret) String() string {
 }
 
 // Format covers every verb, %x and %#v too.
-func (s secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
 // parameters are those of a URL's query.
-var parameters = map[string]func(*settings, string) error{
-	"bucket":        func(s *settings, v string) error { s.bucket = v; return nil },
-	"replicas":      func(s *settings, v string) error { return number(&s.replicas, v, 1, 5) },
-	"sync":          func(s *settings, v string) error { s.synced = true; return oneOf(v, "always") },
-	"name":          func(s *settings, v string) error { s.name = v; return nil },
-	"api":           func(s *settings, v string) error { s.api = v; return nil },
-	"inbox":         func(s *settings, v string) error { s.inbox = v; return nil },
-	"token":         func(s *settings, v string) error { s.token = secret(v); return nil },
-	"password-file": func(s *settings, v string) error { s.passwordFile = v; return nil },
-	"token-file":    func(s *settings, v string) error { s.tokenFile = v; return nil },
-	"creds":         func(s *settings, v string) error { s.creds = v; return nil },
-	"nkey":          func(s *settings, v string) error { s.nkey = v; return nil },
-	"ca":            func(s *settings, v string) error { s.secure, s.ca = true, v; return nil },
-	"cert":          func(s *settings, v string) error { s.secure, s.cert = true, v; return nil },
-	"key":           func(s *settings, v string) error { s.secure, s.key = true, v; return nil },
-	"shared":        func(s *settings, v string) error { s.shared = true; return oneOf(v, "true") },
-	"stream":        func(s *settings, v string) error { s.stream = v; return nil },
-	"subject":       func(s *settings, v string) error { s.subject = v; return nil },
-	"partitions":    func(s *settings, v string) error { return number(&s.partitions, v, 1, maxPartitions) },
-	"most":          func(s *settings, v string) error { return number(&s.most, v, 1, maxDiscovered) },
-	"durable":       func(s *settings, v string) error { s.durable = v; return nil },
-	"dead":          func(s *settings, v string) error { s.dead = v; return nil },
-	"prefetch":      func(s *settings, v string) error { return number(&s.prefetch, v, 1, maxPrefetch) },
-	"create":        func(s *settings, v string) error { s.create = true; return oneOf(v, "true") },
+var parameters = map[string]func(*Settings, string) error{
+	"bucket":        func(s *Settings, v string) error { s.Bucket = v; return nil },
+	"replicas":      func(s *Settings, v string) error { return number(&s.Replicas, v, 1, 5) },
+	"sync":          func(s *Settings, v string) error { s.Synced = true; return oneOf(v, "always") },
+	"name":          func(s *Settings, v string) error { s.Name = v; return nil },
+	"api":           func(s *Settings, v string) error { s.API = v; return nil },
+	"inbox":         func(s *Settings, v string) error { s.Inbox = v; return nil },
+	"token":         func(s *Settings, v string) error { s.Token = Secret(v); return nil },
+	"password-file": func(s *Settings, v string) error { s.PasswordFile = v; return nil },
+	"token-file":    func(s *Settings, v string) error { s.TokenFile = v; return nil },
+	"creds":         func(s *Settings, v string) error { s.Creds = v; return nil },
+	"nkey":          func(s *Settings, v string) error { s.NKey = v; return nil },
+	"ca":            func(s *Settings, v string) error { s.Secure, s.CA = true, v; return nil },
+	"cert":          func(s *Settings, v string) error { s.Secure, s.Cert = true, v; return nil },
+	"key":           func(s *Settings, v string) error { s.Secure, s.Key = true, v; return nil },
+	"open":          func(s *Settings, v string) error { s.Open = true; return oneOf(v, "true") },
+	"shared":        func(s *Settings, v string) error { s.Shared = true; return oneOf(v, "true") },
+	"stream":        func(s *Settings, v string) error { s.Stream = v; return nil },
+	"subject":       func(s *Settings, v string) error { s.Subject = v; return nil },
+	"partitions":    func(s *Settings, v string) error { return number(&s.Partitions, v, 1, maxPartitions) },
+	"most":          func(s *Settings, v string) error { return number(&s.Most, v, 1, maxDiscovered) },
+	"durable":       func(s *Settings, v string) error { s.Durable = v; return nil },
+	"dead":          func(s *Settings, v string) error { s.Dead = v; return nil },
+	"prefetch":      func(s *Settings, v string) error { return number(&s.Prefetch, v, 1, maxPrefetch) },
+	"create":        func(s *Settings, v string) error { s.Create = true; return oneOf(v, "true") },
 }
 
 const (
 	maxPartitions = 100_000
 	maxPrefetch   = 10_000
+	maxDiscovered = 32_768 // a group has no more
 	defaultPort   = "4222"
 )
 
@@ -212,35 +138,32 @@ func oneOf(v, want string) error {
 	return nil
 }
 
-// read makes settings of a URL and options. No error of it repeats the URL: there
-// may be a password in it, also where it should not be.
-func read(address string, opts []Option) (*settings, error) {
-	s := &settings{bucket: "rota", durable: "rota", prefetch: 256, log: slog.New(slog.DiscardHandler)}
+// Read makes settings of a URL. No error of it repeats the URL: there may be a
+// password in it, also where it should not be.
+func Read(address string) (*Settings, error) {
+	s := &Settings{Bucket: "rota", Durable: "rota", Prefetch: 256, Log: slog.New(slog.DiscardHandler)}
 	if err := s.parse(address); err != nil {
 		return s, err
 	}
-	if s.passwordFile != "" && s.user == "" { // nats://USER@HOST?password-file=FILE
-		s.user, s.token = string(s.token), ""
+	if s.PasswordFile != "" && s.User == "" { // nats://USER@HOST?password-file=FILE
+		s.User, s.Token = string(s.Token), ""
 	}
-	for _, o := range opts {
-		o(s)
-	}
-	return s, s.check()
+	return s, nil
 }
 
 // parse reads scheme://user:password@host:port,host:port?parameter=value, also
 // with a scheme before each host, embed:folder or folder:folder.
-func (s *settings) parse(address string) error {
+func (s *Settings) parse(address string) error {
 	address, query, _ := strings.Cut(address, "?")
 	scheme, rest, ok := strings.Cut(address, ":")
 	switch {
 	case ok && (scheme == "embed" || scheme == "folder"):
-		s.folder, s.guest = rest, scheme == "folder"
+		s.Folder, s.Guest = rest, scheme == "folder"
 		if rest == "" {
 			return fmt.Errorf("rotanats: the URL %s: names no folder: write %[1]s:DIR", scheme)
 		}
 	case ok && (scheme == "nats" || scheme == "tls") && strings.HasPrefix(rest, "//"):
-		s.secure = scheme == "tls"
+		s.Secure = scheme == "tls"
 		if err := s.hosts(rest[2:]); err != nil {
 			return err
 		}
@@ -267,7 +190,7 @@ func (s *settings) parse(address string) error {
 	return nil
 }
 
-func (s *settings) hosts(list string) error {
+func (s *Settings) hosts(list string) error {
 	for i, host := range strings.Split(list, ",") {
 		if i > 0 {
 			for _, scheme := range []string{"nats://", "tls://"} {
@@ -289,13 +212,13 @@ func (s *settings) hosts(list string) error {
 		if err != nil || n == 0 || name == "" || strings.ContainsAny(name, " /?#\\@%\"<>[]\x00\t\r\n") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
 			return fmt.Errorf("rotanats: server %d of the URL is not a HOST:PORT", i+1)
 		}
-		s.servers = append(s.servers, net.JoinHostPort(name, strconv.FormatUint(n, 10)))
+		s.Servers = append(s.Servers, net.JoinHostPort(name, strconv.FormatUint(n, 10)))
 	}
 	return nil
 }
 
 // signIn reads user:password, or a token alone, as NATS URLs have it.
-func (s *settings) signIn(info string) error {
+func (s *Settings) signIn(info string) error {
 	user, password, both := strings.Cut(info, ":")
 	u, err := url.PathUnescape(user)
 	p, err2 := url.PathUnescape(password)
@@ -303,31 +226,29 @@ func (s *settings) signIn(info string) error {
 		return errors.New("rotanats: user or password in the URL are not escaped well: a % stands before two hexadecimal digits")
 	}
 	if both {
-		s.user, s.password = u, secret(p)
+		s.User, s.Password = u, Secret(p)
 	} else {
-		s.token = secret(u)
+		s.Token = Secret(u)
 	}
 	return nil
 }
 
-// check refuses what cannot work.
-func (s *settings) check() error {
+// Check refuses what cannot work.
+func (s *Settings) Check() error {
 	switch {
-	case !plain(s.bucket):
-		return fmt.Errorf("rotanats: bucket %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.bucket)
-	case !plain(s.durable):
-		return fmt.Errorf("rotanats: durable %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.durable)
-	case s.inbox != "" && (!goodSubject(s.inbox) || strings.ContainsAny(s.inbox, "*>")):
-		return fmt.Errorf("rotanats: inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.inbox)
-	case s.api != "" && (!goodSubject(s.api) || strings.ContainsAny(s.api, "*>")):
-		return fmt.Errorf("rotanats: api %.80q: write a subject without wildcards, such as $JS.HUB.API", s.api)
-	case s.replicas < 0 || s.replicas > 5:
-		return fmt.Errorf("rotanats: replicas %d: NATS keeps from 1 to 5", s.replicas)
-	case (s.cert == "") != (s.key == ""):
+	case !plain(s.Bucket):
+		return fmt.Errorf("rotanats: bucket %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.Bucket)
+	case !plain(s.Durable):
+		return fmt.Errorf("rotanats: durable %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.Durable)
+	case s.Inbox != "" && (!GoodSubject(s.Inbox) || strings.ContainsAny(s.Inbox, "*>")):
+		return fmt.Errorf("rotanats: inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.Inbox)
+	case s.API != "" && (!GoodSubject(s.API) || strings.ContainsAny(s.API, "*>")):
+		return fmt.Errorf("rotanats: api %.80q: write a subject without wildcards, such as $JS.HUB.API", s.API)
+	case (s.Cert == "") != (s.Key == ""):
 		return errors.New("rotanats: cert and key: give both or none")
-	case s.user != "" && s.token != "":
+	case s.User != "" && s.Token != "":
 		return errors.New("rotanats: a user and a token: give one of them")
-	case s.nkey != "" && (s.user != "" || s.token != "" || s.creds != "" || s.passwordFile != "" || s.tokenFile != ""):
+	case s.NKey != "" && (s.User != "" || s.Token != "" || s.Creds != "" || s.PasswordFile != "" || s.TokenFile != ""):
 		return errors.New("rotanats: nkey and another way to sign in: give one of them")
 	}
 	return s.checkFiles()
@@ -335,22 +256,35 @@ func (s *settings) check() error {
 
 // checkFiles refuses files with secrets where there is another secret, or where
 // nobody asks for one.
-func (s *settings) checkFiles() error {
+func (s *Settings) checkFiles() error {
 	switch {
-	case s.passwordFile == "" && s.tokenFile == "":
+	case s.PasswordFile == "" && s.TokenFile == "":
 		return nil
-	case s.folder != "":
+	case s.Folder != "":
 		return errors.New("rotanats: a folder's server asks for no password on this host: leave password-file and token-file out")
-	case s.passwordFile != "" && s.tokenFile != "":
+	case s.PasswordFile != "" && s.TokenFile != "":
 		return errors.New("rotanats: password-file and token-file: give one of them")
-	case s.passwordFile != "" && s.user == "":
+	case s.PasswordFile != "" && s.User == "":
 		return errors.New("rotanats: password-file needs a user: nats://USER@HOST?password-file=FILE")
-	case s.passwordFile != "" && s.password != "":
+	case s.PasswordFile != "" && s.Password != "":
 		return errors.New("rotanats: a password and a password-file: give one of them")
-	case s.tokenFile != "" && (s.token != "" || s.user != ""):
+	case s.TokenFile != "" && (s.Token != "" || s.User != ""):
 		return errors.New("rotanats: token-file and another way to sign in: give one of them")
 	}
 	return nil
+}
+
+// GoodSubject tells whether NATS takes s for a subject, or a pattern of subjects.
+func GoodSubject(s string) bool {
+	if len(s) > 200 || strings.ContainsAny(s, " \t\r\n\x00") {
+		return false
+	}
+	for token := range strings.SplitSeq(s, ".") {
+		if token == "" || len(token) > 1 && strings.ContainsAny(token, "*>") {
+			return false
+		}
+	}
+	return true
 }
 
 func plain(name string) bool {
@@ -360,69 +294,69 @@ func plain(name string) bool {
 }
 
 // String is the address without what is secret.
-func (s *settings) String() string {
+func (s *Settings) String() string {
 	switch {
-	case s.guest:
-		return "folder:" + s.folder
-	case s.folder != "":
-		return "embed:" + s.folder
+	case s.Guest:
+		return "folder:" + s.Folder
+	case s.Folder != "":
+		return "embed:" + s.Folder
 	}
 	scheme := "nats://"
-	if s.secure {
+	if s.Secure {
 		scheme = "tls://"
 	}
-	return scheme + strings.Join(s.servers, ",")
+	return scheme + strings.Join(s.Servers, ",")
 }
 
 // Format keeps %+v and %#v from printing what they find.
-func (s *settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+func (s *Settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// dialing turns the settings into what the client wants to know.
-func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
-	if s.folder != "" { // who can open its socket needs nothing else
-		return []nats.Option{nats.SetCustomDialer(s.place()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
+// Dialing turns the settings into what the client wants to know.
+func (s *Settings) Dialing(failing func(error)) ([]nats.Option, error) {
+	if s.Folder != "" { // who can open its socket needs nothing else
+		return []nats.Option{nats.SetCustomDialer(s.Place()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
 	}
 	var opts []nats.Option
 	switch {
-	case s.passwordFile != "":
-		if _, err := readSecret(s.passwordFile); err != nil {
+	case s.PasswordFile != "":
+		if _, err := readSecret(s.PasswordFile); err != nil {
 			return nil, fmt.Errorf("the password file: %w", err)
 		}
 		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
-			p, _ := readSecret(s.passwordFile) // a file that is gone meanwhile lets nobody in
-			return s.user, string(p)
+			p, _ := readSecret(s.PasswordFile) // a file that is gone meanwhile lets nobody in
+			return s.User, string(p)
 		}))
-	case s.tokenFile != "":
-		if _, err := readSecret(s.tokenFile); err != nil {
+	case s.TokenFile != "":
+		if _, err := readSecret(s.TokenFile); err != nil {
 			return nil, fmt.Errorf("the token file: %w", err)
 		}
 		opts = append(opts, nats.TokenHandler(func() string {
-			t, _ := readSecret(s.tokenFile)
+			t, _ := readSecret(s.TokenFile)
 			return string(t)
 		}))
-	case s.user != "" || s.password != "":
-		opts = append(opts, nats.UserInfo(s.user, string(s.password)))
+	case s.User != "" || s.Password != "":
+		opts = append(opts, nats.UserInfo(s.User, string(s.Password)))
 	}
-	if s.token != "" {
-		opts = append(opts, nats.Token(string(s.token)))
+	if s.Token != "" {
+		opts = append(opts, nats.Token(string(s.Token)))
 	}
-	if s.inbox != "" {
-		opts = append(opts, nats.CustomInboxPrefix(s.inbox))
+	if s.Inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(s.Inbox))
 	}
-	if s.creds != "" {
-		if _, err := os.Stat(s.creds); err != nil {
+	if s.Creds != "" {
+		if _, err := os.Stat(s.Creds); err != nil {
 			return nil, fmt.Errorf("the credentials file: %w", err)
 		}
-		opts = append(opts, nats.UserCredentials(s.creds))
+		opts = append(opts, nats.UserCredentials(s.Creds))
 	}
-	if s.nkey != "" {
-		key, err := nats.NkeyOptionFromSeed(s.nkey)
+	if s.NKey != "" {
+		key, err := nats.NkeyOptionFromSeed(s.NKey)
 		if err != nil {
 			return nil, fmt.Errorf("the key file: %w", err)
 		}
 		opts = append(opts, key)
 	}
-	if s.secure {
+	if s.Secure {
 		secure, err := s.dialingTLS(failing)
 		if err != nil {
 			return nil, err
@@ -433,7 +367,7 @@ func (s *settings) dialing(failing func(error)) ([]nats.Option, error) {
 }
 
 // readSecret reads a file that holds a password or a token and nothing else.
-func readSecret(file string) (secret, error) {
+func readSecret(file string) (Secret, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
@@ -442,31 +376,35 @@ func readSecret(file string) (secret, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s is empty", file)
 	}
-	return secret(text), nil
+	return Secret(text), nil
 }
 
-// urls are those of the servers, for the client. That of a folder's is never looked at.
-func (s *settings) urls() (list []string) {
-	if s.folder != "" {
-		return []string{"nats://" + socketFile}
+// ReadSecrets reads the files with a password or a token, for a server: it goes on with
+// what they held when it began.
+func (s *Settings) ReadSecrets() (err error) {
+	if s.PasswordFile != "" {
+		if s.Password, err = readSecret(s.PasswordFile); err != nil {
+			return fmt.Errorf("the password file: %w", err)
+		}
 	}
-	for _, host := range s.servers {
+	if s.TokenFile != "" {
+		if s.Token, err = readSecret(s.TokenFile); err != nil {
+			return fmt.Errorf("the token file: %w", err)
+		}
+	}
+	return nil
+}
+
+// URLs are those of the servers, for the client. That of a folder's is never looked at.
+func (s *Settings) URLs() (list []string) {
+	if s.Folder != "" {
+		return []string{"nats://" + folder.SocketFile}
+	}
+	for _, host := range s.Servers {
 		list = append(list, "nats://"+host)
 	}
 	return list
 }
 
-// Connect connects to servers by the same URLs and options as Store and Source
-// do, for whatever else there is to do: to publish, say. Of embed:DIR it is the
-// server that somebody runs: Connect starts none. No error of it tells a secret.
-func Connect(address string, more []nats.Option, opts ...Option) (*nats.Conn, error) {
-	s, err := read(address, opts)
-	if err != nil {
-		return nil, err
-	}
-	dialing, err := s.dialing(func(error) {})
-	if err != nil {
-		return nil, fmt.Errorf("rotanats: connect to %v: %w", s, err)
-	}
-	return nats.Connect(strings.Join(s.urls(), ","), append(dialing, more...)...)
-}
+// Place is the folder that the settings name.
+func (s *Settings) Place() folder.Folder { return folder.Folder{Dir: s.Folder, Shared: s.Shared} }

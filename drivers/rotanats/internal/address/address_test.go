@@ -1,8 +1,7 @@
-package rotanats
+package address
 
 import (
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -45,69 +44,23 @@ func TestAddresses(t *testing.T) {
 		{"nats://a?x=%", "parameters after ? cannot be read", 0},
 		{"nats://%zz@a", "not escaped well", 0},
 	} {
-		s, err := read(c.address, nil)
+		s, err := readAll(c.address)
 		got := s.String()
 		if err != nil {
 			got = err.Error()
 		}
-		if (err != nil) != (c.servers == 0) || len(s.servers) != c.servers && err == nil || !strings.Contains(got, c.want) {
-			t.Errorf("%q: %d servers, %q; want %d, %q", c.address, len(s.servers), got, c.servers, c.want)
+		if (err != nil) != (c.servers == 0) || len(s.Servers) != c.servers && err == nil || !strings.Contains(got, c.want) {
+			t.Errorf("%q: %d servers, %q; want %d, %q", c.address, len(s.Servers), got, c.servers, c.want)
 		}
-	}
-}
-
-func TestSourcesAreChecked(t *testing.T) {
-	for query, want := range map[string]string{
-		"":                                  "needs a stream",
-		"stream=a.b&subject=o.*":            `stream "a.b"`,
-		"stream=S":                          `subject ""`,
-		"stream=S&subject=o":                "one star",
-		"stream=S&subject=*.*":              "one star",
-		"stream=S&subject=o.>":              "one star",
-		"stream=S&subject=o*":               "one star",
-		"stream=S&subject=o.*&dead=x.*":     "without wildcards",
-		"stream=S&subject=o.*&partitions=0": "a number from 1",
-	} {
-		if err := Source("nats://a?" + query).(*source).bad; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", query, err, want)
-		}
-	}
-	if err := Source("nats://a?stream=S&subject=o.*").(*source).bad; err != nil {
-		t.Error(err)
 	}
 }
 
 func TestSignIn(t *testing.T) {
-	s, err := read("nats://us%3Aer:pass%40word@a", nil)
-	if err != nil || s.user != "us:er" || string(s.password) != "pass@word" {
-		t.Errorf("user %q, %v", s.user, err)
+	s, err := readAll("nats://us%3Aer:pass%40word@a")
+	if err != nil || s.User != "us:er" || string(s.Password) != "pass@word" {
+		t.Errorf("user %q, %v", s.User, err)
 	}
-	if s, err = read("nats://t0ken@a", nil); err != nil || string(s.token) != "t0ken" {
-		t.Error(err)
-	}
-	if s, err = read("nats://a", []Option{UserPassword("u", "p")}); err != nil || s.user != "u" || string(s.password) != "p" {
-		t.Error(err)
-	}
-}
-
-func TestKeysBecomeSubjects(t *testing.T) {
-	s := newStore(newLink("nats://a", nil), "b")
-	for key, ok := range map[string]bool{
-		"a": true, "a/b-c/_D": true, strings.Repeat("k", 128): true,
-		"": false, "/a": false, "a/": false, "a//b": false, "a.b": false, "a*": false, ">": false, "a b": false, "ä": false, strings.Repeat("k", 129): false,
-	} {
-		if err := checkKey(key); (err == nil) != ok {
-			t.Errorf("%q: %v", key, err)
-		}
-		if got := s.key(s.subject(key)); ok && got != key {
-			t.Errorf("%q comes back as %q", key, got)
-		}
-	}
-}
-
-func TestNoPermissionIsSaid(t *testing.T) {
-	err := folder{dir: "/data"}.explain(&fs.PathError{Op: "mkdir", Path: "/data", Err: fs.ErrPermission})
-	if !strings.Contains(err.Error(), "no permission for the folder /data") {
+	if s, err = readAll("nats://t0ken@a"); err != nil || string(s.Token) != "t0ken" {
 		t.Error(err)
 	}
 }
@@ -119,16 +72,16 @@ func FuzzAddress(f *testing.F) {
 		f.Add(a)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		s, err := read(address, nil)
-		if err == nil && s.folder == "" {
-			again, err := read(s.String(), nil)
-			if err != nil || !slices.Equal(again.servers, s.servers) {
-				t.Errorf("%q is %v, and that is %v, %v", address, s.servers, again.servers, err)
+		s, err := readAll(address)
+		if err == nil && s.Folder == "" {
+			again, err := readAll(s.String())
+			if err != nil || !slices.Equal(again.Servers, s.Servers) {
+				t.Errorf("%q is %v, and that is %v, %v", address, s.Servers, again.Servers, err)
 			}
 		}
 		_, rest, _ := strings.Cut(address, "://")
 		for _, secretive := range []string{"nats://u:" + hidden + "@" + rest, "nats://" + hidden + "@" + rest, "nats://a?token=" + hidden + "&" + rest, rest + "//u:" + hidden + "@a"} {
-			s, err := read(secretive, nil)
+			s, err := readAll(secretive)
 			if text := fmt.Sprintf("%v %+v %#v %s %q %x %v", s, s, s, s, s, s, err); strings.Contains(text, hidden) {
 				t.Errorf("%q tells its secret: %s", secretive, text)
 			}
@@ -136,23 +89,11 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-func FuzzPlace(f *testing.F) {
-	f.Add("S", "C", uint64(1), uint64(2), uint64(3), int64(4), "$JS.ACK.S.C.1.2.3.4.5")
-	f.Add("S", "C", uint64(0), uint64(1)<<63, uint64(3), int64(-4), "$JS.ACK.d.h.S.C.1.2.3.4.5.6")
-	f.Fuzz(func(t *testing.T, stream, consumer string, tries, seq, delivery uint64, at int64, raw string) {
-		readPlace(raw) // whatever it is
-		if strings.Contains(stream+consumer, ".") {
-			return
-		}
-		want := place{tries, seq, delivery, at}
-		for _, reply := range []string{
-			fmt.Sprintf("$JS.ACK.%s.%s.%d.%d.%d.%d.7", stream, consumer, tries, seq, delivery, at),
-			fmt.Sprintf("$JS.ACK._.hash.%s.%s.%d.%d.%d.%d.7.x", stream, consumer, tries, seq, delivery, at),
-			fmt.Sprintf("$JS.ACK.domain.hash.%s.%s.%d.%d.%d.%d.7", stream, consumer, tries, seq, delivery, at),
-		} {
-			if got, err := readPlace(reply); err != nil || got != want {
-				t.Errorf("%s is %v, %v; want %v", reply, got, err, want)
-			}
-		}
-	})
+// readAll reads and checks a URL.
+func readAll(url string) (*Settings, error) {
+	s, err := Read(url)
+	if err == nil {
+		err = s.Check()
+	}
+	return s, err
 }

@@ -1,7 +1,5 @@
 //go:build !unix
 
-package rotanats
+package folder
 
 func ownerOnly(uintptr) {}
-
-func mostFiles() uint64 { return 1024 }

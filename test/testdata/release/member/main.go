@@ -10,12 +10,13 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	folder := "embed:" + os.Args[1]
-	store := rotanats.Store(folder)
+	store := embedded.Store(folder)
 	source := rotanats.Source(folder + "?stream=ORDERS&subject=orders.*&partitions=2&create=true")
 	if _, err := store.Get(ctx, "none"); err != nil && err != rota.ErrNotFound { // the server runs now
 		log.Fatal(err)

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package embedded
+
+func mostFiles() uint64 { return 1024 }

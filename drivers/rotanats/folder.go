@@ -1,0 +1,59 @@
+package rotanats
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
+)
+
+// ErrNotServed: no process serves the folder now.
+var ErrNotServed = folder.ErrNotServed
+
+// Served tells whether a process serves the folder of an embed: or folder: URL now:
+// nil, or an error that is ErrNotServed, or says why that cannot be told.
+func Served(url string) error {
+	f, err := openFolder(url)
+	if err != nil {
+		return err
+	}
+	conn, err := f.Connect()
+	if err != nil {
+		return fmt.Errorf("rotanats: %w", err)
+	}
+	return conn.Close()
+}
+
+// ReadFolder reads a small file of the folder of an embed: or folder: URL, such as
+// rota.address, unless another user can have written it.
+func ReadFolder(url, name string) ([]byte, error) {
+	f, err := openFolder(url)
+	if err != nil {
+		return nil, err
+	}
+	return f.Load(name)
+}
+
+// WriteFolder opens a file of the folder of an embed: or folder: URL for writing,
+// empty, unless another user can have put it there. It follows no symbolic link.
+func WriteFolder(url, name string) (*os.File, error) {
+	f, err := openFolder(url)
+	if err != nil {
+		return nil, err
+	}
+	return f.Create(name)
+}
+
+func openFolder(url string) (folder.Folder, error) {
+	s, err := read(url, nil)
+	if err == nil && s.Folder == "" {
+		err = errors.New("rotanats: the URL names no folder: write folder:DIR")
+	}
+	return s.Place(), err
+}
+
+// Exposed tells whether other users may read a file that holds a secret, and its mode.
+func Exposed(file string) (mode fs.FileMode, exposed bool) { return address.Exposed(file) }
