@@ -39,7 +39,7 @@ func TestSocketOfAFolder(t *testing.T) {
 		t.Errorf("it serves at %q, %q", s.Addr(), s.URL())
 	}
 	for _, url := range []string{"folder:" + dir, "embed:" + dir} {
-		if err := works(t, rotanats.Store(url)); err != nil {
+		if err := works(t, embedded.Store(url)); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
