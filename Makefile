@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy
+.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -57,3 +57,6 @@ gosec: ## look for what gosec knows; scripts/gosec.txt has the findings that are
 
 tidy: ## go mod tidy in every module, then go work sync
 	@scripts/test.sh tidy
+
+release: ## prepare a release, one commit and a tag for each module: make release VERSION=v0.3.0
+	@scripts/release.sh '$(VERSION)'

@@ -59,6 +59,10 @@ var rooms = []arrow{
 	{"rotatest", of(".", "internal/check", "internal/scenario", "internal/servers"), nil},
 	{"dash", of("."), of("rotatest")},
 	{"scale", of("."), of("rotatest")},
+	{"drivers/rotanats/internal/folder", nil, nil},
+	{"drivers/rotanats/internal/address", of("drivers/rotanats/internal/folder"), nil},
+	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*"), of("rotatest", "drivers/rotanats/embedded")},
+	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
 	{"drivers/*", of("."), of("rotatest")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
 	{"cmd/rota/...", of("..."), nil},
@@ -132,13 +136,19 @@ func within(dir, room string) bool {
 const (
 	ourModule = "github.com/rota-dev/rota"
 	goLine    = "1.26.0" // not 1.26: tidy would rewrite it and the workspace stop loading
-	ourRev    = "v0.0.0"
 )
 
-// modules checks go.mod of every module and go.work.
+// modules checks go.mod of every module and go.work. The modules require each other
+// at one version, which go.work says. A go.mod replaces nothing: a replacement counts
+// in the main module alone, and go install refuses a command whose go.mod has one. So
+// go.work has the replacements, at that version; without them the go command would
+// look for it elsewhere.
 func modules(tree fs.FS) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	dirs := moduleDirs(tree)
+	work := readMod(tree, "go.work")
+	rev := work.at[ourModule]
+	needed := map[string]bool{} // modules that others require
 	mods := map[string]modFile{}
 	uses := map[string]map[string]bool{} // module → modules of ours it requires or imports
 	for _, dir := range dirs {
@@ -178,25 +188,29 @@ func modules(tree fs.FS) (wrong []string) {
 			continue
 		}
 		if mod.require[ourModule] == "" {
-			complain("%s: does not require %s %s", name, ourModule, ourRev)
+			complain("%s: does not require %s %s", name, ourModule, rev)
+		}
+		for from := range mod.replace {
+			complain("%s: replaces %s: go.work does that", name, from)
 		}
 		for _, to := range reach(uses, dir) {
-			if rev := mod.require[importPath(to)]; rev != "" && rev != ourRev {
-				complain("%s: requires %s %s, want %s", name, importPath(to), rev, ourRev)
-			}
-			by := mod.replace[importPath(to)]
-			if !strings.HasPrefix(by, ".") || path.Join(dir, by) != to {
-				complain("%s: reaches %s and replaces it by %q, want a relative path to it", name, importPath(to), by)
+			needed[to] = true
+			if got := mod.require[importPath(to)]; got != rev {
+				complain("%s: requires %s %q, want %s as in go.work", name, importPath(to), got, rev)
 			}
 		}
 	}
 
-	work := readMod(tree, "go.work")
 	if work.goLine != goLine {
 		complain("go.work: go %s, want %s", work.goLine, goLine)
 	}
 	if !slices.Equal(work.use, dirs) {
 		complain("go.work: uses %v, there are %v", work.use, dirs)
+	}
+	for _, to := range slices.Sorted(maps.Keys(needed)) {
+		if by := work.replace[importPath(to)]; work.at[importPath(to)] != rev || !strings.HasPrefix(by, ".") || path.Clean(by) != to {
+			complain("go.work: replaces %s %s by %q, want %s by its folder", importPath(to), work.at[importPath(to)], by, rev)
+		}
 	}
 	return wrong
 }
@@ -274,28 +288,35 @@ func places(tree fs.FS) (wrong []string) {
 // TestGuardsBite breaks a sound tree in one place at a time.
 func TestGuardsBite(t *testing.T) {
 	sound := map[string]string{
-		"go.mod":                      "module github.com/rota-dev/rota\n\ngo 1.26.0\n",
-		"go.work":                     "go 1.26.0\n\nuse (\n\t.\n\t./cmd/rota\n\t./drivers/rotax\n)\n",
+		"go.mod": "module github.com/rota-dev/rota\n\ngo 1.26.0\n",
+		"go.work": `go 1.26.0
+
+use (
+	.
+	./cmd/rota
+	./drivers/rotax
+)
+
+replace (
+	github.com/rota-dev/rota v0.1.0 => ./
+	github.com/rota-dev/rota/drivers/rotax v0.1.0 => ./drivers/rotax
+)
+`,
 		"doc.go":                      "package rota\nimport _ \"github.com/rota-dev/rota/internal/core\"\n",
 		"internal/core/core.go":       "package core\nimport _ \"github.com/rota-dev/rota/internal/plan\"\n",
 		"internal/core/core_test.go":  "package core_test\nimport _ \"github.com/rota-dev/rota/internal/check\"\n",
 		"internal/plan/plan.go":       "package plan\n",
 		"internal/plan/testdata/x.go": "no Go at all, and none of the go command's business",
-		"drivers/rotax/go.mod":        "module github.com/rota-dev/rota/drivers/rotax\n\ngo 1.26.0\n\nrequire github.com/rota-dev/rota v0.0.0\n\nreplace github.com/rota-dev/rota => ../..\n",
+		"drivers/rotax/go.mod":        "module github.com/rota-dev/rota/drivers/rotax\n\ngo 1.26.0\n\nrequire github.com/rota-dev/rota v0.1.0\n",
 		"drivers/rotax/x.go":          "package rotax\nimport _ \"github.com/rota-dev/rota\"\n",
 		"cmd/rota/go.mod": `module github.com/rota-dev/rota/cmd/rota
 
 go 1.26.0
 
 require (
-	github.com/rota-dev/rota v0.0.0
-	github.com/rota-dev/rota/drivers/rotax v0.0.0
+	github.com/rota-dev/rota v0.1.0
+	github.com/rota-dev/rota/drivers/rotax v0.1.0
 	example.com/other v1.2.3 // indirect
-)
-
-replace (
-	github.com/rota-dev/rota => ../..
-	github.com/rota-dev/rota/drivers/rotax => ../../drivers/rotax
 )
 `,
 		"cmd/rota/main.go": "package main\nimport _ \"github.com/rota-dev/rota/drivers/rotax\"\n",
@@ -320,12 +341,17 @@ replace (
 		{"modules", "go.mod", "1.26.0", "1.26", "go.mod: go 1.26, want 1.26.0"},
 		{"modules", "cmd/rota/go.mod", "1.26.0", "1.26", "cmd/rota/go.mod: go 1.26, want 1.26.0"},
 		{"modules", "cmd/rota/go.mod", "/cmd/rota\n", "/cmd\n", "cmd/rota/go.mod: module github.com/rota-dev/rota/cmd, want"},
-		{"modules", "drivers/rotax/go.mod", "require github.com/rota-dev/rota v0.0.0\n", "", "does not require github.com/rota-dev/rota v0.0.0"},
-		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota/drivers/rotax v0.0.0\n", "", "imports drivers/rotax, which cmd/rota/go.mod does not require"},
-		{"modules", "cmd/rota/go.mod", "rotax v0.0.0", "rotax v0.1.0", "requires github.com/rota-dev/rota/drivers/rotax v0.1.0, want v0.0.0"},
-		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota/drivers/rotax => ../../drivers/rotax\n", "", "reaches github.com/rota-dev/rota/drivers/rotax and replaces it by \"\""},
-		{"modules", "cmd/rota/go.mod", "=> ../..\n", "=> /somewhere/rota\n", "replaces it by \"/somewhere/rota\""},
-		{"modules", "cmd/rota/go.mod", "=> ../..\n", "=> ..\n", "replaces it by \"..\""},
+		{"modules", "drivers/rotax/go.mod", "require github.com/rota-dev/rota v0.1.0\n", "", "does not require github.com/rota-dev/rota v0.1.0"},
+		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota/drivers/rotax v0.1.0\n", "", "imports drivers/rotax, which cmd/rota/go.mod does not require"},
+		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota v0.1.0\n", "", `requires github.com/rota-dev/rota "", want v0.1.0`},
+		{"modules", "cmd/rota/go.mod", "rotax v0.1.0", "rotax v0.2.0", `requires github.com/rota-dev/rota/drivers/rotax "v0.2.0", want v0.1.0`},
+		{"modules", "cmd/rota/go.mod", "indirect\n)\n", "indirect\n)\n\nreplace github.com/rota-dev/rota => ../..\n", "cmd/rota/go.mod: replaces github.com/rota-dev/rota: go.work does that"},
+		{"modules", "drivers/rotax/go.mod", "v0.1.0\n", "v0.1.0\n\nreplace example.com/other v1.2.3 => example.com/fork v1.2.4\n", "replaces example.com/other"},
+		{"modules", "go.work", "\tgithub.com/rota-dev/rota/drivers/rotax v0.1.0 => ./drivers/rotax\n", "", `go.work: replaces github.com/rota-dev/rota/drivers/rotax  by "", want v0.1.0`},
+		{"modules", "go.work", "rotax v0.1.0 =>", "rotax v0.2.0 =>", "replaces github.com/rota-dev/rota/drivers/rotax v0.2.0"},
+		{"modules", "go.work", "rotax v0.1.0 =>", "rotax =>", "replaces github.com/rota-dev/rota/drivers/rotax  by"},
+		{"modules", "go.work", "=> ./drivers/rotax", "=> ./drivers", `by "./drivers", want v0.1.0`},
+		{"modules", "go.work", "rota v0.1.0 => ./", "rota v0.2.0 => ./", `requires github.com/rota-dev/rota "v0.1.0", want v0.2.0`},
 		{"modules", "go.work", "\t./drivers/rotax\n", "", "go.work: uses [. cmd/rota], there are [. cmd/rota drivers/rotax]"},
 		{"modules", "dash/go.mod", "", "module github.com/rota-dev/rota/dash\n", "there are [. cmd/rota dash drivers/rotax]"},
 
@@ -449,15 +475,15 @@ func moduleOf(mods []string, dir string) string {
 }
 
 type modFile struct {
-	module, goLine   string
-	require, replace map[string]string // path → version, path → target
-	use              []string
+	module, goLine       string
+	require, replace, at map[string]string // path → version, path → target, path → version replaced
+	use                  []string
 }
 
 // readMod reads what the guards need of a go.mod or go.work; the go command
 // itself checks the rest.
 func readMod(tree fs.FS, file string) modFile {
-	mod := modFile{require: map[string]string{}, replace: map[string]string{}}
+	mod := modFile{require: map[string]string{}, replace: map[string]string{}, at: map[string]string{}}
 	data, _ := fs.ReadFile(tree, file)
 	block := ""
 	for line := range strings.Lines(string(data)) {
@@ -488,6 +514,9 @@ func readMod(tree fs.FS, file string) modFile {
 			mod.require[words[1]] = words[len(words)-1]
 		case "replace":
 			mod.replace[words[1]] = words[len(words)-1]
+			if words[2] != "=>" {
+				mod.at[words[1]] = words[2]
+			}
 		case "use":
 			mod.use = append(mod.use, path.Clean(words[1]))
 		}

@@ -156,19 +156,45 @@ fuzz() {
   done
 }
 
-# tidy does every module. `go mod tidy` drops the root from a module that does
-# not import it yet; the house wants it named in all of them.
+# tidy does every module, without a network if the module cache has what it needs.
+# `go mod tidy` does not look at go.work, and the version at which our modules
+# require each other need not be published. So it works on a copy of go.mod and
+# go.sum in which our modules are replaced by their folders. Afterwards go.mod loses
+# the replacements, and go.sum gets back the checksums of our modules: a folder has
+# none. `go mod tidy` also drops the root from a module that does not import it yet;
+# the house wants it named in all of them.
 tidy() {
-  local mods mod
-  mods=$(find . -name go.mod -not -path '*/testdata/*' | sort)
+  local root=github.com/rota-dev/rota mods mod tmp version
+  mods=$(find . -name go.mod -not -path '*/testdata/*' -exec dirname {} + | sort)
+  version=$(sed -n "s|.*$root \(v[^ ]*\) => \./$|\1|p" go.work)
+  tmp=$(mktemp -d)
   for mod in $mods; do
     echo "-- $mod"
-    (cd "$(dirname "$mod")" && go mod tidy)
-    if [ "$mod" != ./go.mod ]; then
-      go mod edit -require=github.com/rota-dev/rota@v0.0.0 "$mod"
-    fi
+    tidy_one "$mod"
   done
+  rm -r "$tmp"
   go work sync
+}
+
+tidy_one() {
+  local other path changes=()
+  cp "$1/go.mod" "$tmp/go.mod"
+  : >>"$1/go.sum"
+  cp "$1/go.sum" "$tmp/go.sum"
+  for other in $mods; do
+    path=$(sed -n 's/^module //p' "$other/go.mod")
+    go mod edit -replace="$path=$PWD/$other" "$tmp/go.mod"
+    changes+=(-dropreplace="$path")
+  done
+  (cd "$1" && GOWORK=off go mod tidy -modfile="$tmp/go.mod")
+  for path in $([ "$1" = . ] || echo "$root") $(sed -n "s|^\(require\)\{0,1\}[[:space:]]*\($root/[^ ]*\) v.*|\2|p" "$tmp/go.mod"); do
+    changes+=(-require="$path@$version")
+  done
+  go mod edit "${changes[@]}" "$tmp/go.mod"
+  { grep -E "^$root(/[^ ]*)? $version(/| )" "$1/go.sum" || true; cat "$tmp/go.sum"; } | LC_ALL=C sort -s -t ' ' -k 1,1 >"$tmp/sum"
+  cmp -s "$tmp/go.mod" "$1/go.mod" || cp "$tmp/go.mod" "$1/go.mod"
+  cmp -s "$tmp/sum" "$1/go.sum" || cp "$tmp/sum" "$1/go.sum"
+  [ -s "$1/go.sum" ] || rm "$1/go.sum" # the root requires nothing
 }
 
 stage=

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -221,7 +222,7 @@ func TestPorcupineConfirmsTheCheckerOnRealStores(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		confirmReal(t, func() rota.Store { return rotanats.Embed(dir) }, func() {})
+		confirmReal(t, func() rota.Store { return embedded.Store("embed:" + dir) }, func() {})
 	})
 	t.Run("a server that is killed", func(t *testing.T) {
 		t.Parallel()

@@ -50,17 +50,25 @@ func readUpNote(dir string) (n upNote) {
 // sharedFolder is --shared-folder.
 var sharedFolder atomic.Bool
 
-// folderOptions say whether a folder may be one that others can write to.
-func folderOptions() (opts []rotanats.Option) {
-	if sharedFolder.Load() {
-		opts = append(opts, rotanats.SharedFolder())
+// folderURL adds to the URL of a folder that it may be one that others can write to,
+// if --shared-folder says so.
+func folderURL(raw string) string {
+	if scheme, _, _ := strings.Cut(raw, ":"); sharedFolder.Load() && (scheme == "embed" || scheme == "folder") {
+		return withParameter(raw, "shared=true")
 	}
-	return opts
+	return raw
+}
+
+func withParameter(raw, parameter string) string {
+	if strings.Contains(raw, "?") {
+		return raw + "&" + parameter
+	}
+	return raw + "?" + parameter
 }
 
 // readFolder reads a file of the folder, unless another user can have put it there.
 func readFolder(dir, name string) ([]byte, error) {
-	b, err := rotanats.ReadFolder(dir, name, folderOptions()...)
+	b, err := rotanats.ReadFolder(folderURL("folder:"+dir), name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, natsWords(err)
 	}
@@ -70,7 +78,7 @@ func readFolder(dir, name string) ([]byte, error) {
 // writeFolder opens a file of the folder for writing, unless another user can have put
 // it there, or a link.
 func writeFolder(dir, name string) (*os.File, error) {
-	f, err := rotanats.WriteFolder(dir, name, folderOptions()...)
+	f, err := rotanats.WriteFolder(folderURL("folder:"+dir), name)
 	if err != nil {
 		return nil, natsWords(err)
 	}
@@ -82,7 +90,7 @@ func served(dir string) error {
 	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
 		return codedError{fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable}
 	}
-	err := rotanats.Served(dir, folderOptions()...)
+	err := rotanats.Served(folderURL("folder:" + dir))
 	switch {
 	case errors.Is(err, rotanats.ErrNotServed):
 		return codedError{fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), exitUnreachable}

@@ -27,8 +27,3 @@ require (
 )
 
 require github.com/inconshreveable/mousetrap v1.1.0 // indirect
-
-replace (
-	github.com/rota-dev/rota => ../..
-	github.com/rota-dev/rota/drivers/rotanats => ../../drivers/rotanats
-)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/rotatest"
 )
@@ -31,7 +31,7 @@ type crew struct {
 
 func newCrew(t *testing.T) *crew {
 	c := &crew{t: t, dir: t.TempDir() + "/data", run: map[string]int{}}
-	c.store = rotanats.Embed(c.dir)
+	c.store = embedded.Store("embed:" + c.dir)
 	t.Cleanup(func() {
 		c.wg.Wait()
 		c.store.Close()
@@ -45,7 +45,7 @@ func newCrew(t *testing.T) *crew {
 // join starts a member, which ends with the test.
 func (c *crew) join(name string, lease time.Duration) {
 	c.t.Helper()
-	store := rotanats.Embed(c.dir)
+	store := embedded.Store("embed:" + c.dir)
 	m, err := rota.New(rota.Config{Group: "g", Name: name, Store: store, Source: rota.Func([]string{"a", "b", "c", "d"}, c.work),
 		Lease: lease, Heartbeat: lease / 4, Rejoin: true, NewGroup: true})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // natsStore opens nats://… and tls://….
@@ -24,7 +25,7 @@ func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), append(folderOptions(), opts...)...), nil
+	return embedded.Store(folderURL(raw), opts...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
@@ -34,7 +35,7 @@ func folderStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, natsWords(err)
 	}
-	return rotanats.Store(raw, append(append(folderOptions(), rotanats.Name("rota")), opts...)...), nil
+	return rotanats.Store(withParameter(folderURL(raw), "name=rota"), opts...), nil
 }
 
 // natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
@@ -50,7 +51,7 @@ func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	if strings.Count(q.Get("subject"), "*") != 1 {
 		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
 	}
-	return queueSource{Source: rotanats.Source(raw, folderOptions()...)}, nil
+	return queueSource{Source: rotanats.Source(folderURL(raw))}, nil
 }
 
 // parameters are those behind the question mark.
@@ -79,7 +80,7 @@ func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
 			return nil, err
 		}
 	}
-	nc, err := rotanats.Connect(raw, more, folderOptions()...)
+	nc, err := rotanats.Connect(folderURL(raw), more)
 	if err != nil {
 		return nil, unreachable(raw, natsWords(err))
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 func TestRedact(t *testing.T) {
@@ -169,22 +169,19 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		allow rotanats.Option
-		url   func(host string) string
-	}{
-		"password": {rotanats.UserPassword("ada", "hunter2"), func(h string) string { return "nats://ada@" + h + "?password-file=" + file }},
-		"token":    {rotanats.Token("hunter2"), func(h string) string { return "nats://" + h + "?token-file=" + file }},
+	for name, url := range map[string]func(host string) string{
+		"password": func(h string) string { return "nats://ada@" + h + "?password-file=" + file },
+		"token":    func(h string) string { return "nats://" + h + "?token-file=" + file },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := rotanats.Serve(filepath.Join(dir, name), freePort(t), c.allow)
+			s, err := embedded.Serve("embed:"+filepath.Join(dir, name), url(freePort(t)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			_, host, _ := strings.Cut(s.URL(), "://")
 			host = host[strings.LastIndexByte(host, '@')+1:]
-			at := c.url(host)
+			at := url(host)
 			code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--store", at)
 			if code != exitFailed || !strings.Contains(stderr, "there is no group called") {
 				t.Errorf("status: exit %d, %q", code, stderr)

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // The page of rights is its own test: its configuration is run, and what it says
@@ -75,7 +76,7 @@ func openShop(t *testing.T, config string) *shop {
 			t.Fatal(err)
 		}
 	}
-	for _, b := range []rota.Store{rotanats.Store(s.url("shop-admin")), rotanats.Store(s.url("shop-admin"), rotanats.Bucket("rota-sources")), rotanats.Store(s.url("billing-admin"))} {
+	for _, b := range []rota.Store{rotanats.Store(s.url("shop-admin")), rotanats.Store(withParameter(s.url("shop-admin"), "bucket=rota-sources")), rotanats.Store(s.url("billing-admin"))} {
 		if _, err := b.Get(t.Context(), "x"); !errors.Is(err, rota.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -343,7 +344,7 @@ func (s *shop) abandon() {
 // orders say so, and leave nothing behind.
 func TestLookingMakesNoBucket(t *testing.T) {
 	t.Parallel()
-	s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), "")
+	s, err := embedded.Serve("embed:"+filepath.Join(t.TempDir(), "data"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +35,8 @@ certificate; with --ca it also asks members for theirs.`,
   rota serve --dir /var/lib/rota --listen 0.0.0.0:4222 --token-file token --cert server.pem --key server.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts := folderOptions()
+			how := url.Values{}
+			var who *url.Userinfo
 			password, err := secretFile("password-file", passwordFile)
 			if err != nil {
 				return err
@@ -48,19 +49,20 @@ certificate; with --ca it also asks members for theirs.`,
 				return usagef("--user and --password-file: give both or none")
 			}
 			if user != "" {
-				opts = append(opts, rotanats.UserPassword(user, password))
+				who = url.UserPassword(user, password)
 			}
 			if token != "" {
-				opts = append(opts, rotanats.Token(token))
+				how.Set("token", token)
 			}
 			if (cert == "") != (key == "") {
 				return usagef("--cert and --key: give both or none")
 			}
 			if cert != "" {
-				opts = append(opts, rotanats.Certificate(cert, key))
+				how.Set("cert", cert)
+				how.Set("key", key)
 			}
 			if ca != "" {
-				opts = append(opts, rotanats.RootCA(ca))
+				how.Set("ca", ca)
 			}
 			if listen == "" && (user != "" || token != "" || cert != "" || ca != "") {
 				return usagef("--user, --token-file, --cert and --ca are for clients that come by TCP: add --listen HOST:PORT")
@@ -72,9 +74,9 @@ certificate; with --ca it also asks members for theirs.`,
 				return err
 			}
 			if open {
-				opts = append(opts, rotanats.Open())
+				how.Set("open", "true")
 			}
-			s, err := rotanats.Serve(dir, listen, opts...)
+			s, err := embedded.Serve(folderURL("embed:"+dir), listenURL(who, listen, how))
 			if err != nil {
 				return natsWords(err)
 			}
@@ -143,7 +145,7 @@ func discard(dir string) (err error) {
 }
 
 // whereServed tells where a server can be reached.
-func whereServed(dir string, s *rotanats.Server) string {
+func whereServed(dir string, s *embedded.Server) string {
 	at := filepath.Join(dir, "rota.sock")
 	if s.Addr() != "" {
 		at += " and " + s.URL()
@@ -160,9 +162,27 @@ func openly(open bool) string {
 }
 
 // withKey is the URL for clients that come by TCP and may read the folder.
-func withKey(dir string, s *rotanats.Server) string {
+func withKey(dir string, s *embedded.Server) string {
 	return s.URL() + "?nkey=" + strings.ReplaceAll(url.QueryEscape(filepath.Join(dir, "rota.nkey")), "%2F", "/")
 }
+
+// listenURL is where a server listens, and how clients sign in; "" for nowhere.
+func listenURL(who *url.Userinfo, listen string, how url.Values) string {
+	if listen == "" {
+		return ""
+	}
+	if strings.HasPrefix(listen, ":") {
+		listen = "0.0.0.0" + listen
+	}
+	if who != nil {
+		password, _ := who.Password()
+		listen = escaped(who.Username()) + ":" + escaped(password) + "@" + listen
+	}
+	return "nats://" + listen + "?" + how.Encode()
+}
+
+// escaped has no character that means anything in a URL, or in a list of servers.
+func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // checkListen refuses what is not HOST:PORT, and openness that nobody could see.
 func checkListen(listen string, open bool) error {

@@ -271,7 +271,7 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 			p := start(t, dir, c.args...)
 			pids := []int{p.Process.Pid}
 			up := c.args[0] == "up"
-			until(t, "the server", func() bool { return rotanats.Served(data) == nil })
+			until(t, "the server", func() bool { return rotanats.Served("folder:"+data) == nil })
 			if up {
 				until(t, "the members", func() bool { return mapIs(spread(status(t, dir)), map[string]int{"c1": 1, "c2": 1}) })
 				pids = append(pids, p.pidOf("c1"), p.pidOf("c2"))
@@ -391,7 +391,7 @@ func TestASquatterLearnsNothing(t *testing.T) {
 		t.Errorf("serve at the port of another: exit %d, %q", code, stderr)
 	}
 	start(t, dir, "serve")
-	until(t, "the server without a port", func() bool { return rotanats.Served(data) == nil })
+	until(t, "the server without a port", func() bool { return rotanats.Served("folder:"+data) == nil })
 	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", data); code != exitFailed || !strings.Contains(stderr, "there is no group") {
 		t.Errorf("status: exit %d, %q", code, stderr)
 	}
@@ -423,7 +423,7 @@ func TestOpenIsSaidFirst(t *testing.T) {
 			if first, _, _ := strings.Cut(again.out.String(), "\n"); strings.Contains(first, "OPEN") || strings.Contains(first, "nats://") {
 				t.Errorf("without --open it begins with %q", first)
 			}
-			if err := rotanats.Served(data); err != nil {
+			if err := rotanats.Served("folder:" + data); err != nil {
 				t.Error(err)
 			}
 			if conn, err := net.Dial("tcp", port); err == nil {

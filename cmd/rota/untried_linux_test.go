@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +24,7 @@ type trial struct {
 func newTrial(t *testing.T) *trial {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := rotanats.Serve(filepath.Join(dir, "data"), "")
+	s, err := embedded.Serve("embed:"+filepath.Join(dir, "data"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/spf13/cobra"
 )
 
@@ -64,11 +65,11 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if err := checkListen(f.listen, f.open); err != nil {
 		return err
 	}
-	opts := folderOptions()
+	how := url.Values{}
 	if f.open {
-		opts = append(opts, rotanats.Open())
+		how.Set("open", "true")
 	}
-	server, err := rotanats.Serve(f.dir, f.listen, opts...)
+	server, err := embedded.Serve(folderURL("embed:"+f.dir), listenURL(nil, f.listen, how))
 	if err != nil {
 		return natsWords(err)
 	}

@@ -89,7 +89,7 @@ type claim struct {
 
 // place is the key of a partition's post.
 func (s *source) place(partition string) (key, short string) {
-	sum := sha256.Sum256([]byte(s.set.stream + "\x00" + s.set.durable + "\x00" + partition))
+	sum := sha256.Sum256([]byte(s.set.Stream + "\x00" + s.set.Durable + "\x00" + partition))
 	short = hex.EncodeToString(sum[:8])
 	return "post/" + hex.EncodeToString(sum[:16]), short
 }
@@ -171,7 +171,7 @@ func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, memo p
 	memo.Token, memo.Released = own.Token(), false
 	err = s.record(ctx, s.memos, own, c.key, memo, &c.memo)
 	if code(err) != 0 {
-		s.set.log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
+		s.set.Log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
 		return false, nil
 	}
 	return err == nil, err
@@ -187,13 +187,13 @@ func (s *source) post(ctx context.Context, from *store, own rota.Ownership, key 
 		return p, 0, err
 	}
 	_, short := s.place(own.Partition())
-	p, wrong := readPost(e.Value, s.set.durable, short, own.Token(), time.Now())
+	p, wrong := readPost(e.Value, s.set.Durable, short, own.Token(), time.Now())
 	for _, w := range wrong {
 		own.Tell(fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
 	}
 	if p.Token > own.Token() {
 		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
-			own.Partition(), p.Token, key, from.name, s.set.durable, rota.ErrLost)
+			own.Partition(), p.Token, key, from.name, s.set.Durable, rota.ErrLost)
 	}
 	return p, e.Rev, nil
 }
@@ -211,7 +211,7 @@ func (s *source) former(ctx context.Context, own rota.Ownership, c *claim) (*con
 // info is what the broker says of a consumer, nil if it has none of that name.
 func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, error) {
 	var info consumerInfo
-	err := s.ask(ctx, "CONSUMER.INFO."+s.set.stream+"."+consumer, nil, &info)
+	err := s.ask(ctx, "CONSUMER.INFO."+s.set.Stream+"."+consumer, nil, &info)
 	if code(err) == codeNoConsumer {
 		return nil, nil
 	}
@@ -223,7 +223,7 @@ func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, erro
 
 // replace makes a new consumer in the place of c's.
 func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
-	name := consumerName(s.set.durable, short, own.Token())
+	name := consumerName(s.set.Durable, short, own.Token())
 	announced := make(chan error, 1)
 	go func() { announced <- s.announce(ctx, own, c, name) }()
 	f, err := s.lookAgain(ctx)
@@ -240,9 +240,9 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	}
 	cfg := jetstream.ConsumerConfig{
 		Name: name, Durable: name, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
-		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.prefetch, MaxWaiting: 16,
+		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.Prefetch, MaxWaiting: 16,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
-		Metadata: map[string]string{metaDurable: s.set.durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
+		Metadata: map[string]string{metaDurable: s.set.Durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
 	}
 	if f.queue { // of a work queue each message has one consumer, and goes when it is settled
 		cfg.AckPolicy, cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy, 0
@@ -285,7 +285,7 @@ func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *fac
 		}
 		if tries == 3 {
 			own.Tell(fmt.Sprintf("it was settled up to message %d, but stream %s ends at %d: consuming it from message %d on",
-				max(c.Start-1, floor), s.set.stream, f.last, from))
+				max(c.Start-1, floor), s.set.Stream, f.last, from))
 			return from, nil
 		}
 		select {
@@ -332,8 +332,8 @@ func (s *source) announce(ctx context.Context, own rota.Ownership, c *claim, nam
 // No post names it; older versions could leave such a consumer behind, and so can
 // the creation of a former owner that arrives late.
 func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.ConsumerConfig) error {
-	verb := "CONSUMER.CREATE." + s.set.stream + "." + cfg.Name + "." + own.Partition()
-	q := map[string]any{"stream_name": s.set.stream, "config": cfg, "action": "create"}
+	verb := "CONSUMER.CREATE." + s.set.Stream + "." + cfg.Name + "." + own.Partition()
+	q := map[string]any{"stream_name": s.set.Stream, "config": cfg, "action": "create"}
 	var made consumerInfo
 	err := s.askIf(ctx, own.Check, verb, q, &made)
 	if code(err) == codeNotUnique {
@@ -365,7 +365,7 @@ func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 		return fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), highest, rota.ErrLost)
 	}
 	for _, name := range old {
-		s.set.log.Info("removing a consumer that nobody has noted", "partition", own.Partition(), "token", own.Token(), "consumer", name)
+		s.set.Log.Info("removing a consumer that nobody has noted", "partition", own.Partition(), "token", own.Token(), "consumer", name)
 		if _, err := s.remove(ctx, own, name); err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 // next knows the name.
 func (s *source) discard(consumer string) {
 	if nc, _, wait, err := s.link.look(); wait == nil && err == nil {
-		nc.Publish(s.api("CONSUMER.DELETE."+s.set.stream+"."+consumer), nil)
+		nc.Publish(s.api("CONSUMER.DELETE."+s.set.Stream+"."+consumer), nil)
 	}
 }
 
@@ -416,7 +416,7 @@ func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string
 		return false, nil
 	}
 	var done answer
-	err = s.askIf(ctx, own.Check, "CONSUMER.DELETE."+s.set.stream+"."+consumer, nil, &done)
+	err = s.askIf(ctx, own.Check, "CONSUMER.DELETE."+s.set.Stream+"."+consumer, nil, &done)
 	switch {
 	case err == nil:
 		return true, nil

@@ -153,8 +153,7 @@ func bare(b testing.TB, url string, _ jetstream.JetStream) time.Duration {
 func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration {
 	w := &stopwatch{done: make(chan time.Duration, 1)}
 	durable := "rota" + rand.Text()
-	src := rotanats.Source(url, rotanats.Stream("BENCH"), rotanats.Subject("bench.*"), rotanats.Partitions(1),
-		rotanats.Durable(durable), rotanats.Prefetch(benchPrefetch))
+	src := rotanats.Source(fmt.Sprintf("%s?stream=BENCH&subject=bench.*&partitions=1&durable=%s&prefetch=%d", url, durable, benchPrefetch))
 	m, err := rota.New(rota.Config{
 		Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true,
 		Handle: func(context.Context, rota.Message) error {

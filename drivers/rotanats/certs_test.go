@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // rotated is a server with certificates of both sides, whose authority is replaced.
@@ -17,14 +18,14 @@ type rotated struct {
 	t    *testing.T
 	dir  string // of certificates
 	data string
-	*rotanats.Server
+	*embedded.Server
 }
 
 func newRotated(t *testing.T) *rotated {
 	t.Helper()
 	r := &rotated{t: t, dir: t.TempDir(), data: filepath.Join(t.TempDir(), "data")}
 	r.renew()
-	r.Server = serveTCP(t, r.data, r.options()...)
+	r.Server = serveTCP(t, r.data, r.url("HOST"))
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -39,21 +40,22 @@ func (r *rotated) renew() {
 
 func (r *rotated) file(name string) string { return filepath.Join(r.dir, name) }
 
-func (r *rotated) options() []rotanats.Option {
-	return []rotanats.Option{rotanats.Certificate(r.file("server.pem"), r.file("server.key")), rotanats.RootCA(r.file("ca.pem")), rotanats.Token(hidden)}
+// url is where it listens.
+func (r *rotated) url(host string) string {
+	return "nats://" + host + "?cert=" + r.file("server.pem") + "&key=" + r.file("server.key") + "&ca=" + r.file("ca.pem") + "&token=" + hidden
 }
 
 func (r *rotated) serve(listen string) {
 	r.t.Helper()
 	var err error
-	r.Server, err = rotanats.Serve(r.data, listen, r.options()...)
+	r.Server, err = embedded.Serve("embed:"+r.data, r.url(listen))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *rotated) client() rota.Store {
-	s := rotanats.Store("tls://"+r.Addr()+"?ca="+r.file("ca.pem")+"&cert="+r.file("client.pem")+"&key="+r.file("client.key"), rotanats.Token(hidden))
+	s := rotanats.Store("tls://" + r.Addr() + "?ca=" + r.file("ca.pem") + "&cert=" + r.file("client.pem") + "&key=" + r.file("client.key") + "&token=" + hidden)
 	r.t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -116,7 +118,7 @@ func TestAServerShowsTheNewestCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	away := rotanats.Store("tls://"+r.Addr()+"?ca="+r.file("ca.pem.away")+"&cert="+r.file("client.pem")+"&key="+r.file("client.key"), rotanats.Token(hidden))
+	away := rotanats.Store("tls://" + r.Addr() + "?ca=" + r.file("ca.pem.away") + "&cert=" + r.file("client.pem") + "&key=" + r.file("client.key") + "&token=" + hidden)
 	if err := works(t, away); err != nil {
 		t.Errorf("while the files are away: %v", err)
 	}

@@ -13,16 +13,10 @@ import (
 )
 
 // Whoever may publish to a stream makes up subjects, and each becomes a partition
-// with a consumer of its own. So there is a limit.
-const (
-	defaultDiscovered = 1000
-	maxDiscovered     = 32_768 // a group has no more
-)
-
-// Most is how many partitions a Source without Partitions has at most. Default:
-// 1000. If the stream has more subjects, those that have a consumer already are
-// kept, then the others follow in alphabetical order.
-func Most(n int) Option { return func(s *settings) { s.most = n } }
+// with a consumer of its own. So there is a limit,
+// most=. If the stream has more subjects, those that have a consumer already are kept,
+// then the others follow in alphabetical order.
+const defaultDiscovered = 1000
 
 // mostTold is how many of the subjects that cannot be served are named.
 const mostTold = 8
@@ -34,16 +28,16 @@ func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.
 	good := slices.DeleteFunc(subjects, func(subject string) bool {
 		why := unfit(subject)
 		if why != "" && len(left) <= mostTold {
-			left = append(left, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.stream, why))
+			left = append(left, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.Stream, why))
 		}
 		return why != ""
 	})
-	if found := len(good); found > s.set.most {
+	if found := len(good); found > s.set.Most {
 		if good, err = s.first(ctx, good); err != nil {
 			return nil, err
 		}
 		left = append([]error{fmt.Errorf("%w: stream %s has %d subjects like %s, more than most=%d; only %d are served",
-			rota.ErrPartial, s.set.stream, found, s.set.subject, s.set.most, len(good))}, left...)
+			rota.ErrPartial, s.set.Stream, found, s.set.Subject, s.set.Most, len(good))}, left...)
 	}
 	for _, subject := range good {
 		out = append(out, rota.Partition{Name: subject})
@@ -68,7 +62,7 @@ func (s *source) first(ctx context.Context, subjects []string) ([]string, error)
 		}
 		return 0
 	})
-	subjects = subjects[:s.set.most]
+	subjects = subjects[:s.set.Most]
 	slices.Sort(subjects)
 	return subjects, nil
 }

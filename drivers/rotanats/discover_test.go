@@ -18,8 +18,8 @@ import (
 )
 
 // discovering is a source whose partitions are the subjects that there are.
-func (b *broker) discovering(opts ...rotanats.Option) rota.Source {
-	s := rotanats.Source(b.url, append(opts, rotanats.Stream(b.stream), rotanats.Subject(b.stream+".in.*"))...)
+func (b *broker) discovering(query string) rota.Source {
+	s := rotanats.Source(with(b.url, "stream="+b.stream+"&subject="+b.stream+".in.*"+query))
 	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
 	return s
 }
@@ -68,13 +68,13 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 		}
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	ended := l.memberUntil(ctx, "first", mem.Open(), b.discovering(), hear("first"))
+	ended := l.memberUntil(ctx, "first", mem.Open(), b.discovering(""), hear("first"))
 	l.wait("a new group", 30*time.Second, l.reached(b, 1))
 	leave()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	l.member("next", mem.Open(), b.discovering(), hear("next"))
+	l.member("next", mem.Open(), b.discovering(""), hear("next"))
 	b.flow(2, 2)
 	l.wait("the next leader", 30*time.Second, l.reached(b, 2))
 	b.names = append(b.names, in+"c") // and it still finds new ones
@@ -112,7 +112,7 @@ func TestMostSubjects(t *testing.T) {
 	}
 	list := func(most int) []string {
 		t.Helper()
-		got, err := b.discovering(rotanats.Most(most)).Partitions(t.Context())
+		got, err := b.discovering(fmt.Sprint("&most=", most)).Partitions(t.Context())
 		if want := fmt.Sprintf("has 5 subjects like %s*, more than most=%d; only %d are served", in, most, most); most < 5 &&
 			(!errors.Is(err, rota.ErrPartial) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("most=%d: %v, want %q", most, err, want)
@@ -127,7 +127,7 @@ func TestMostSubjects(t *testing.T) {
 	}
 	l := newLedger(t)
 	started := make(chan string, 100)
-	l.member("a", rotatest.NewMemStore(), b.discovering(rotanats.Most(2)), func(c *rota.Config) {
+	l.member("a", rotatest.NewMemStore(), b.discovering("&most=2"), func(c *rota.Config) {
 		c.Handle = func(_ context.Context, m rota.Message) error { started <- m.Partition; return nil }
 	})
 	for range 2 {
@@ -140,11 +140,11 @@ func TestMostSubjects(t *testing.T) {
 	for _, token := range []string{"a", "b", "c"} {
 		b.raw(in + token)
 	}
-	got, err := b.discovering(rotanats.Most(2)).Partitions(t.Context())
+	got, err := b.discovering("&most=2").Partitions(t.Context())
 	if !slices.Equal(partitionNames(got), []string{in + "d", in + "e"}) || !errors.Is(err, rota.ErrPartial) || !strings.Contains(err.Error(), "has 8 subjects") {
 		t.Errorf("with more in front of them: %q, %v", got, err)
 	}
-	got, err = b.discovering(rotanats.Most(4)).Partitions(t.Context())
+	got, err = b.discovering("&most=4").Partitions(t.Context())
 	if !slices.Equal(partitionNames(got), []string{in + "a", in + "b", in + "d", in + "e"}) || !errors.Is(err, rota.ErrPartial) {
 		t.Errorf("with room for two more: %q, %v", got, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // TestTakeover kills the process that serves a folder and measures for how long
@@ -23,7 +24,7 @@ func TestTakeover(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	kill := host(t, dir)
-	s := rotanats.Embed(dir)
+	s := embedded.Store("embed:" + dir)
 	t.Cleanup(func() { s.Close() })
 	var rev rota.Rev
 	n := 0
@@ -81,13 +82,13 @@ func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
 		}
 		return f
 	}
-	a, b := rotanats.Embed(dir), rotanats.Embed(dir)
+	a, b := embedded.Store("embed:"+dir), embedded.Store("embed:"+dir)
 	if !fresh(a) || fresh(b) {
 		t.Error("the one that made the folder is not fresh, or the other is")
 	}
 	a.Close()
 	b.Close()
-	c := rotanats.Embed(dir)
+	c := embedded.Store("embed:" + dir)
 	defer c.Close()
 	if fresh(c) {
 		t.Error("a folder that was served before is fresh")
@@ -99,7 +100,7 @@ func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
 func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := rotanats.Embed(dir)
+	s := embedded.Store("embed:" + dir)
 	t.Cleanup(func() { s.Close() })
 	fresh := func() bool {
 		t.Helper()
@@ -168,17 +169,17 @@ func TestWhatCannotBeServed(t *testing.T) {
 		return dir
 	}
 	served := folder()
-	s, err := rotanats.Serve(served, "")
+	s, err := embedded.Serve("embed:"+served, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	guarded := folder()
-	g := serveTCP(t, guarded, rotanats.Token(hidden))
+	g := serveTCP(t, guarded, "nats://HOST?token="+hidden)
 	g.Close()
-	embed := func(dir string) error { return works(t, rotanats.Embed(dir)) }
-	serve := func(dir, listen string, opts ...rotanats.Option) error {
-		s, err := rotanats.Serve(dir, listen, opts...)
+	embed := func(dir string) error { return works(t, embedded.Store("embed:"+dir)) }
+	serve := func(dir, listen string) error {
+		s, err := embedded.Serve("embed:"+dir, listen)
 		if err == nil {
 			s.Close()
 		}
@@ -191,19 +192,20 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"a folder of something else":  {embed(folder("letter.txt")), "holds something else (letter.txt)"},
 		"a file":                      {embed(filepath.Join(folder("f"), "f")), "is not a folder"},
 		"a note that is none":         {embed(folder("rota.address")), "is not a note of rota's"},
-		"a port that is taken":        {serve(folder(), port.Addr().String()), "the port is taken: " + port.Addr().String()},
+		"a port that is taken":        {serve(folder(), "nats://"+port.Addr().String()), "the port is taken: " + port.Addr().String()},
 		"a folder that is served":     {serve(served, ""), "is served by process " + fmt.Sprint(os.Getpid())},
-		"no port":                     {serve(folder(), "127.0.0.1"), "write HOST:PORT"},
-		"all the world, no password":  {serve(folder(), "0.0.0.0:14221"), "give a user and password or a token"},
-		"every interface":             {serve(folder(), ":14221"), "give a user and password or a token"},
-		"openly, all the world":       {serve(folder(), "0.0.0.0:14221", rotanats.Open()), "give a user and password or a token"},
-		"openly and with a token":     {serve(folder(), "127.0.0.1:14221", rotanats.Open(), rotanats.Token(hidden)), "give one of them"},
-		"a token and no port":         {serve(folder(), "", rotanats.Token(hidden)), "say where to listen"},
-		"a certificate and no port":   {serve(folder(), "", rotanats.Certificate("a", "b")), "say where to listen"},
-		"openly and no port":          {serve(folder(), "", rotanats.Open()), "say where to listen"},
-		"a client's key":              {serve(folder(), "127.0.0.1:14221", rotanats.NKey("f")), "they are for clients"},
+		"no URL":                      {serve(folder(), "127.0.0.1:14221"), "write nats://HOST:PORT"},
+		"all the world, no password":  {serve(folder(), "nats://0.0.0.0:14221"), "give a user and password or a token"},
+		"every interface":             {serve(folder(), "nats://[::]:14221"), "give a user and password or a token"},
+		"openly, all the world":       {serve(folder(), "nats://0.0.0.0:14221?open=true"), "give a user and password or a token"},
+		"openly and with a token":     {serve(folder(), "nats://127.0.0.1:14221?open=true&token="+hidden), "give one of them"},
+		"a token and no port":         {serve(folder()+"?token="+hidden, ""), "say where to listen"},
+		"a certificate and no port":   {serve(folder()+"?cert=a&key=b", ""), "say where to listen"},
+		"openly and no port":          {serve(folder()+"?open=true", ""), "say where to listen"},
+		"a token of the folder's":     {serve(folder()+"?token="+hidden, "nats://127.0.0.1:14221"), "belongs to the URL to listen at"},
+		"a client's key":              {serve(folder(), "nats://127.0.0.1:14221?nkey=f"), "they are for clients"},
 		"a password nobody told":      {embed(guarded), "was served with a password"},
-		"no such key":                 {serve(folder(), "127.0.0.1:14221", rotanats.Certificate("a", "b")), "certificate a with key b"},
+		"no such key":                 {serve(folder(), "nats://127.0.0.1:14221?cert=a&key=b"), "certificate a with key b"},
 		"nobody serves, for a source": {sourceError(t, "embed:"+folder()), "nobody serves it now"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
@@ -211,7 +213,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 		}
 		silent(t, name, c.err)
 	}
-	serveTCP(t, guarded, rotanats.Token(hidden)).Close() // with the password again
+	serveTCP(t, guarded, "nats://HOST?token="+hidden).Close() // with the password again
 	if os.Geteuid() != 0 {
 		dir := folder()
 		os.Chmod(dir, 0o500)
@@ -224,7 +226,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 func sourceError(t *testing.T, address string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, err := rotanats.Source(address, rotanats.Stream("S"), rotanats.Subject("s.*")).Partitions(ctx)
+	_, err := rotanats.Source(with(address, "stream=S&subject=s.*")).Partitions(ctx)
 	return err
 }
 
@@ -234,7 +236,7 @@ func TestBucketsThatDoNotSuit(t *testing.T) {
 	s := serve(t)
 	b := newBuckets(t, s.URL())
 	for name, says := range b.makeOdd() {
-		err := works(t, rotanats.Store(s.URL(), rotanats.Bucket(name)))
+		err := works(t, rotanats.Store(s.URL()+"?bucket="+name))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("bucket %s: %v, want %q", name, err, says)
 		}

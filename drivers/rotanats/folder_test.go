@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // TestFolderTakenAwayFromItsServer removes or moves the folder under those who use
@@ -31,7 +31,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			put := func(s rota.Store, key string) error { _, err := s.Put(t.Context(), key, nil, 0); return err }
-			host, guest := rotanats.Embed(dir), rotanats.Embed(dir)
+			host, guest := embedded.Store("embed:"+dir), embedded.Store("embed:"+dir)
 			t.Cleanup(func() { host.Close(); guest.Close() })
 			if err := errors.Join(put(host, "host"), put(guest, "guest")); err != nil {
 				t.Fatal(err)
@@ -46,7 +46,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 			}
 			var next rota.Store
 			if c.next {
-				next = rotanats.Embed(dir)
+				next = embedded.Store("embed:" + dir)
 				t.Cleanup(func() { next.Close() })
 				if err := put(next, "next"); err != nil {
 					t.Fatal(err)
@@ -78,7 +78,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 				t.Errorf("the next one cannot write: %v", err)
 			}
 			next.Close() // and what it has written outlives it, whatever the old server wrote as it ended
-			next = rotanats.Embed(dir)
+			next = embedded.Store("embed:" + dir)
 			t.Cleanup(func() { next.Close() })
 			for _, key := range []string{"next", "still"} {
 				if _, err := next.Get(t.Context(), key); err != nil {
@@ -107,7 +107,7 @@ func TestServerTellsThatItsFolderIsGone(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	gone, err := rotanats.Serve(dir, "")
+	gone, err := embedded.Serve("embed:"+dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -22,7 +23,7 @@ func TestFreshBucketSuitsEverybody(t *testing.T) {
 		t.Parallel()
 		for range 10 {
 			dir := filepath.Join(t.TempDir(), "data")
-			allBegin(t, func() rota.Store { return rotanats.Embed(dir) })
+			allBegin(t, func() rota.Store { return embedded.Store("embed:" + dir) })
 		}
 	})
 	t.Run("one server", func(t *testing.T) {

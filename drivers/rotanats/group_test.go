@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -24,7 +25,7 @@ import (
 // started as that: only another process can be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("ROTANATS_TEST_SERVE"); dir != "" {
-		s := rotanats.Embed(dir)
+		s := embedded.Store("embed:" + dir)
 		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 			_, err := s.Put(context.Background(), "host", nil, 0)
 			if err == nil || errors.Is(err, rota.ErrConflict) {
@@ -75,7 +76,7 @@ func host(t testing.TB, dir string) (kill func()) {
 func TestS2_Nats_GroupOnTheEmbeddedServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	rotatest.Group(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+	rotatest.Group(t, func(*testing.T) rota.Store { return embedded.Store("embed:" + dir) })
 }
 
 // TestGroupEmbeddedWhileHostsDie kills the process that serves, again and again:
@@ -93,7 +94,7 @@ func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
 			deaths.Add(1)
 		}
 	}, func() {
-		groupsUntil(t, func() bool { return deaths.Load() >= 3 }, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+		groupsUntil(t, func() bool { return deaths.Load() >= 3 }, func(*testing.T) rota.Store { return embedded.Store("embed:" + dir) })
 	})
 }
 

@@ -52,7 +52,7 @@ func idle(b *testing.B, n int, window time.Duration) {
 			b.Fatal(err)
 		}
 	}
-	src := rotanats.Source(s.URL(), rotanats.Stream("IDLE"), rotanats.Subject("idle.*"), rotanats.Partitions(n))
+	src := rotanats.Source(fmt.Sprintf("%s?stream=IDLE&subject=idle.*&partitions=%d", s.URL(), n))
 	defer src.(interface{ Close() error }).Close()
 	goroutines, memory := now()
 	var started atomic.Int64

@@ -66,8 +66,8 @@ const (
 	callTime  = 10 * time.Second // of calls whose ctx has no end
 )
 
-func newLink(address string, opts []Option) *link {
-	set, err := read(address, opts)
+func newLink(url string, opts []Option) *link {
+	set, err := read(url, opts)
 	return &link{set: set, bad: err, ears: map[*ear]bool{},
 		serve: func() error { return nil }, lost: func() {}}
 }
@@ -142,8 +142,8 @@ func (l *link) dial() {
 }
 
 func (l *link) connect() (*nats.Conn, error) {
-	l.set.warnExposed()
-	opts, err := l.set.dialing(l.failing)
+	l.set.WarnExposed()
+	opts, err := l.set.Dialing(l.failing)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (l *link) connect() (*nats.Conn, error) {
 		return nil, err
 	}
 	opts = append(opts,
-		nats.Name(l.set.name), nats.Timeout(dialTime), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
+		nats.Name(l.set.Name), nats.Timeout(dialTime), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
 		nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectDelay), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectBufSize(-1), // what was not sent fails at once, instead of being sent some time
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.left() }),
@@ -160,7 +160,7 @@ func (l *link) connect() (*nats.Conn, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.complain(sub, err) }),
 	)
 	o := nats.GetDefaultOptions()
-	o.Servers = l.set.urls()
+	o.Servers = l.set.URLs()
 	for _, set := range opts {
 		if err := set(&o); err != nil {
 			return nil, err
@@ -222,7 +222,7 @@ func (l *link) complain(sub *nats.Subscription, err error) {
 		}
 	}
 	l.mu.Unlock()
-	l.set.log.Warn("nats", "server", l.set, "err", err)
+	l.set.Log.Warn("nats", "server", l.set, "err", err)
 	l.refused(err)
 	for _, e := range deaf {
 		e.deaf(fmt.Errorf("rotanats: subscribe to %s: %w", e.subject, err))

@@ -70,7 +70,7 @@ func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
 		if err = s.ask(ctx, "STREAM.UPDATE."+s.stream(), raw.Config, &done); err == nil {
 			*c = done.Config
 			if why = weak(c); why == "" {
-				s.set.log.Info("bucket changed: no roll-ups, no purges, a limit for values, a seal", "bucket", s.name)
+				s.set.Log.Info("bucket changed: no roll-ups, no purges, a limit for values, a seal", "bucket", s.name)
 				return nil
 			}
 			err = errors.New("the server has not changed it")

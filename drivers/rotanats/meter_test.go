@@ -131,7 +131,7 @@ func TestPartitionsAppear(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	b := newBroker(t, s.URL())
-	src := rotanats.Source(s.URL(), rotanats.Stream(b.stream), rotanats.Subject(b.stream+".in.*"))
+	src := b.discovering("")
 	list := func() (names []string) {
 		t.Helper()
 		all, err := src.Partitions(t.Context())
@@ -152,11 +152,11 @@ func TestPartitionsAppear(t *testing.T) {
 	if got := list(); !slices.Equal(got, b.names[:2]) {
 		t.Errorf("%q, want %q", got, b.names[:2])
 	}
-	none := rotanats.Source(s.URL(), rotanats.Stream("NONE"), rotanats.Subject("none.*"))
+	none := rotanats.Source(s.URL() + "?stream=NONE&subject=none.*")
 	if _, err := none.Partitions(t.Context()); err == nil {
 		t.Error("a stream that does not exist has partitions")
 	}
-	made := rotanats.Source(s.URL()+"?create=true", rotanats.Stream("MADE"), rotanats.Subject("made.*"), rotanats.Partitions(2))
+	made := rotanats.Source(s.URL() + "?stream=MADE&subject=made.*&partitions=2&create=true")
 	if got, err := made.Partitions(t.Context()); err != nil || len(got) != 2 || got[1].Name != "made.1" {
 		t.Errorf("a stream made by its source: %v, %v", got, err)
 	}

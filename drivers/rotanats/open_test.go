@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // TestOpennessDoesNotStick: a folder was served openly once. Whoever serves it later
@@ -17,12 +18,12 @@ import (
 func TestOpennessDoesNotStick(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := serveTCP(t, dir, rotanats.Open())
+	s := serveTCP(t, dir, "nats://HOST?open=true")
 	if err := works(t, rotanats.Store(s.URL())); err != nil {
 		t.Errorf("while it is served openly: %v", err)
 	}
 	s.Close()
-	e := rotanats.Embed(dir)
+	e := embedded.Store("embed:" + dir)
 	if _, err := e.Get(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +31,11 @@ func TestOpennessDoesNotStick(t *testing.T) {
 		t.Error("the folder is embedded, and somebody answers at the port where it was open")
 	}
 	e.Close()
-	again := serveTCP(t, dir)
+	again := serveTCP(t, dir, "nats://HOST")
 	if err := works(t, rotanats.Store(again.URL())); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
 		t.Errorf("without the key: %v", err)
 	}
-	if err := works(t, rotanats.Embed(dir)); err != nil {
+	if err := works(t, embedded.Store("embed:"+dir)); err != nil {
 		t.Errorf("by the folder: %v", err)
 	}
 }
@@ -49,7 +50,7 @@ func TestFolderOfAnEarlierVersion(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rota.address"), []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := works(t, rotanats.Embed(dir)); err != nil {
+	if err := works(t, embedded.Store("embed:"+dir)); err != nil {
 		t.Error(err)
 	}
 	if err := sourceError(t, "embed:"+dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
@@ -65,7 +66,7 @@ func TestFolderOfAnEarlierVersion(t *testing.T) {
 func TestKeyOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := serveTCP(t, dir)
+	s := serveTCP(t, dir, "nats://HOST")
 	file := filepath.Join(dir, "rota.nkey")
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -75,7 +76,7 @@ func TestKeyOfTheFolder(t *testing.T) {
 		t.Errorf("with the key: %v", err)
 	}
 	other := filepath.Join(t.TempDir(), "data")
-	serveTCP(t, other).Close()
+	serveTCP(t, other, "nats://HOST").Close()
 	for name, url := range map[string]string{
 		"nobody":          s.URL(),
 		"another key":     s.URL() + "?nkey=" + filepath.Join(other, "rota.nkey"),
@@ -126,7 +127,7 @@ func TestKeyOfTheFolder(t *testing.T) {
 	if !strings.Contains(heard, `"nkey":"U`) || strings.Contains(heard, seed) {
 		t.Errorf("a squatter heard %q", heard)
 	}
-	again := serveTCP(t, dir)
+	again := serveTCP(t, dir, "nats://HOST")
 	if err := works(t, rotanats.Store(again.URL()+"?nkey="+file)); err != nil {
 		t.Errorf("with the same key, later: %v", err)
 	}

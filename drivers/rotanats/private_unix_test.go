@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // A trap is a folder that somebody else has prepared.
@@ -48,23 +49,23 @@ func (tr *trap) link(t *testing.T, name, to string) {
 }
 
 // spring uses the folder in every way there is, and returns the errors.
-func (tr *trap) spring(t *testing.T, opts ...rotanats.Option) map[string]error {
+func (tr *trap) spring(t *testing.T, query string) map[string]error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	all := map[string]error{}
-	s, err := rotanats.Serve(tr.dir, "", opts...)
+	s, err := embedded.Serve("embed:"+tr.dir+query, "")
 	if err == nil {
 		s.Close()
 	}
 	all["Serve"] = err
-	st := rotanats.Embed(tr.dir, opts...)
+	st := embedded.Store("embed:" + tr.dir + query)
 	_, all["Embed"] = st.Put(ctx, "k", nil, 0)
 	st.Close()
-	src := rotanats.Source("embed:"+tr.dir, append(opts, rotanats.Stream("S"), rotanats.Subject("s.*"))...)
+	src := rotanats.Source(with("embed:"+tr.dir+query, "stream=S&subject=s.*"))
 	_, all["Source"] = src.Partitions(ctx)
 	src.(interface{ Close() error }).Close()
-	_, all["ReadFolder"] = rotanats.ReadFolder(tr.dir, "rota.address", opts...)
+	_, all["ReadFolder"] = rotanats.ReadFolder("folder:"+tr.dir+query, "rota.address")
 	if text, err := os.ReadFile(tr.victim); err != nil || string(text) != precious {
 		t.Errorf("the file of ours that a link leads to holds %q, %v", text, err)
 	}
@@ -108,7 +109,7 @@ func TestFolderThatOthersPrepared(t *testing.T) {
 			if c.prepare != nil {
 				tr.must(t, c.prepare(t, tr))
 			}
-			for how, err := range tr.spring(t) {
+			for how, err := range tr.spring(t, "") {
 				if reads := map[string]string{"rec": "Serve Embed", "a n": "Serve Embed ReadFolder", "a s": "Serve Embed Source", "a f": "Serve Embed Source"}[name[:3]]; reads != "" && !strings.Contains(reads, how) {
 					continue // it does not touch that file
 				}
@@ -204,7 +205,7 @@ func TestLinksInAFolderAreNotFollowed(t *testing.T) {
 					to = tr.victim + ".note"
 				}
 				tr.link(t, name, to)
-				for how, err := range tr.spring(t, rotanats.SharedFolder()) {
+				for how, err := range tr.spring(t, "?shared=true") {
 					if how == "Source" && name != "rota.sock" || how == "ReadFolder" && name != "rota.address" {
 						continue
 					}
@@ -217,22 +218,16 @@ func TestLinksInAFolderAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestSharedFolderIsUsed when it is said that it is one, by option and by URL. A link
-// where the address is written is replaced, and not followed.
+// TestSharedFolderIsUsed when the URL says that it is one. A link where the address is
+// written is replaced, and not followed.
 func TestSharedFolderIsUsed(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"option", "URL"} {
-		tr := newTrap(t, 0o777)
-		tr.link(t, "rota.address.new", tr.victim)
-		st := rotanats.Embed(tr.dir, rotanats.SharedFolder())
-		if how == "URL" {
-			st = rotanats.Store("embed:" + tr.dir + "?shared=true")
-		}
-		if err := works(t, st); err != nil {
-			t.Errorf("by %s: %v", how, err)
-		}
-		if text, err := os.ReadFile(tr.victim); err != nil || string(text) != precious {
-			t.Errorf("by %s: the file of ours that a link leads to holds %q, %v", how, text, err)
-		}
+	tr := newTrap(t, 0o777)
+	tr.link(t, "rota.address.new", tr.victim)
+	if err := works(t, embedded.Store("embed:"+tr.dir+"?shared=true")); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(tr.victim); err != nil || string(text) != precious {
+		t.Errorf("the file of ours that a link leads to holds %q, %v", text, err)
 	}
 }

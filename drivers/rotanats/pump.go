@@ -76,11 +76,11 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	if err != nil {
 		return nil, err
 	}
-	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, q: firstQuestion, window: min(firstAsk, s.set.prefetch)}
+	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, q: firstQuestion, window: min(firstAsk, s.set.Prefetch)}
 	if c.Each > 0 {
 		p.learn(c.Each, 1)
 	}
-	p.in = make(chan *nats.Msg, 2*s.set.prefetch+64) // room for all that can be asked for, and what is said about it
+	p.in = make(chan *nats.Msg, 2*s.set.Prefetch+64) // room for all that can be asked for, and what is said about it
 	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
 	}
@@ -108,7 +108,7 @@ func (p *pump) ask() error {
 	if err != nil {
 		return err
 	}
-	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.stream + "." + p.claim.Consumer)
+	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.Stream + "." + p.claim.Consumer)
 	if err := p.nc.PublishRequest(subject, p.sub.Subject, q); err != nil {
 		return fmt.Errorf("rotanats: ask for messages of %s: %w", p.own.Partition(), err)
 	}
@@ -231,7 +231,7 @@ func (p *pump) calm(err error) error {
 		return err
 	}
 	if err != nil {
-		p.s.set.log.Debug("not released", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+		p.s.set.Log.Debug("not released", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func (p *pump) take(msg *nats.Msg) error {
 		}
 	}
 	if m.ID = msg.Header.Get(nats.MsgIdHdr); m.ID == "" {
-		p.id = strconv.AppendUint(append(append(p.id[:0], p.s.set.stream...), '-'), at.sequence, 10)
+		p.id = strconv.AppendUint(append(append(p.id[:0], p.s.set.Stream...), '-'), at.sequence, 10)
 		m.ID = string(p.id)
 	}
 	p.buf, p.acks = append(p.buf, m), append(p.acks, msg.Reply)
@@ -382,5 +382,5 @@ func (p *pump) learn(took time.Duration, n int) {
 		p.each = each
 	}
 	p.each += (each - p.each) / 4
-	p.window = int(min(max(finishTime/max(p.each, 1), 1), time.Duration(p.s.set.prefetch)))
+	p.window = int(min(max(finishTime/max(p.each, 1), 1), time.Duration(p.s.set.Prefetch)))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // TestASecretThatIsSoonGuessedIsRefused where other hosts can try.
@@ -15,13 +16,12 @@ func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		listen string
-		secret rotanats.Option
 		says   string
 	}{
-		"a token of one letter": {"0.0.0.0:1", rotanats.Token("x"), "its token has 1 bytes"},
-		"a short password":      {"[::]:1", rotanats.UserPassword("ada", "1234567"), "its password has 7 bytes"},
+		"a token of one letter": {"nats://0.0.0.0:1?token=x", "its token has 1 bytes"},
+		"a short password":      {"nats://ada:1234567@[::]:1", "its password has 7 bytes"},
 	} {
-		s, err := rotanats.Serve(filepath.Join(t.TempDir(), "data"), c.listen, c.secret)
+		s, err := embedded.Serve("embed:"+filepath.Join(t.TempDir(), "data"), c.listen)
 		if err == nil {
 			s.Close()
 		}
@@ -29,7 +29,7 @@ func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if s := serve(t, rotanats.Token("x")); works(t, rotanats.Store(s.URL()+"?token=x")) != nil {
+	if s := serveBy(t, "nats://HOST?token=x"); works(t, rotanats.Store(s.URL()+"?token=x")) != nil {
 		t.Error("on loopback a short token does not do")
 	}
 }
@@ -37,7 +37,7 @@ func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
 // TestAnExposedSecretIsLogged once for each store.
 func TestAnExposedSecretIsLogged(t *testing.T) {
 	t.Parallel()
-	s := serve(t, rotanats.Token(hidden))
+	s := serveBy(t, "nats://HOST?token="+hidden)
 	file := filepath.Join(t.TempDir(), "token")
 	for mode, times := range map[os.FileMode]int{0o600: 0, 0o644: 1} {
 		if err := os.WriteFile(file, []byte(hidden), mode); err != nil {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 const hidden = "hunter2SECRET"
@@ -60,23 +61,27 @@ func silent(t testing.TB, what string, things ...any) {
 	}
 }
 
-// serve runs a server that clients reach by TCP: an open one, unless opts tell what
-// they sign in with.
-func serve(t testing.TB, opts ...rotanats.Option) *rotanats.Server {
+// serve runs an open server that clients reach by TCP.
+func serve(t testing.TB) *embedded.Server {
 	t.Helper()
-	if len(opts) == 0 {
-		opts = append(opts, rotanats.Open())
-	}
-	return serveTCP(t, filepath.Join(t.TempDir(), "data"), opts...)
+	return serveBy(t, "nats://HOST?open=true")
 }
 
-// serveTCP serves a folder at a free port of 127.0.0.1, too. It is one that the kernel
-// does not give to outgoing connections: a client that dials a server that is gone
-// could be given that very port, and connect to itself.
-func serveTCP(t testing.TB, dir string, opts ...rotanats.Option) *rotanats.Server {
+// serveBy runs a server that clients reach by TCP, as the URL says.
+func serveBy(t testing.TB, url string) *embedded.Server {
+	t.Helper()
+	return serveTCP(t, filepath.Join(t.TempDir(), "data"), url)
+}
+
+// serveTCP serves a folder at a free port of 127.0.0.1, too, which takes the place of
+// HOST in the URL. It is one that the kernel does not give to outgoing connections: a
+// client that dials a server that is gone could be given that very port, and connect
+// to itself.
+func serveTCP(t testing.TB, dir, url string) *embedded.Server {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; { // the port may be taken meanwhile
-		s, err := rotanats.Serve(dir, fmt.Sprintf("127.0.0.1:%d", 14222+mrand.IntN(32000-14222)), opts...)
+		host := fmt.Sprintf("127.0.0.1:%d", 14222+mrand.IntN(32000-14222))
+		s, err := embedded.Serve("embed:"+dir, strings.Replace(url, "HOST", host, 1))
 		if err == nil {
 			t.Cleanup(func() { s.Close() })
 			return s
@@ -87,10 +92,18 @@ func serveTCP(t testing.TB, dir string, opts ...rotanats.Option) *rotanats.Serve
 	}
 }
 
+// with adds parameters to a URL that may have some.
+func with(url, query string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + query
+	}
+	return url + "?" + query
+}
+
 func TestSigningIn(t *testing.T) {
 	t.Parallel()
-	byUser := serve(t, rotanats.UserPassword("ada", hidden))
-	byToken := serve(t, rotanats.Token(hidden))
+	byUser := serveBy(t, "nats://ada:"+hidden+"@HOST")
+	byToken := serveBy(t, "nats://HOST?token="+hidden)
 	silent(t, "server", byUser, byToken)
 	for _, c := range []struct {
 		name string
@@ -98,10 +111,8 @@ func TestSigningIn(t *testing.T) {
 		ok   bool
 	}{
 		{"user by URL", rotanats.Store("nats://ada:" + hidden + "@" + byUser.Addr()), true},
-		{"user by option", rotanats.Store(byUser.URL(), rotanats.UserPassword("ada", hidden)), true},
 		{"token by URL", rotanats.Store("nats://" + hidden + "@" + byToken.Addr()), true},
 		{"token by parameter", rotanats.Store(byToken.URL() + "?token=" + hidden), true},
-		{"token by option", rotanats.Store(byToken.URL(), rotanats.Token(hidden)), true},
 		{"nobody", rotanats.Store(byUser.URL()), false},
 		{"wrong password", rotanats.Store("nats://ada:x" + hidden + "@" + byUser.Addr()), false},
 		{"wrong token", rotanats.Store(byToken.URL() + "?token=x" + hidden), false},
@@ -128,7 +139,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 		"http://u:" + hidden + "@a", "nats://u:" + hidden + "@a:b:c", hidden,
 	} {
 		s := rotanats.Store(address)
-		src := rotanats.Source(address, rotanats.Stream("S"), rotanats.Subject("s.*"))
+		src := rotanats.Source(with(address, "stream=S&subject=s.*"))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		_, err1 := s.Get(ctx, "k")
 		_, err2 := src.Partitions(ctx)
@@ -139,7 +150,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 		silent(t, "an address", s, src, err1, err2, rotanats.Check(address), rota.Config{Store: s, Source: src})
 	}
 	dir := t.TempDir()
-	silent(t, "embedded", rotanats.Embed(dir, rotanats.Token(hidden)))
+	silent(t, "embedded", embedded.Store("embed:"+dir+"?token="+hidden))
 }
 
 func TestTLS(t *testing.T) {
@@ -150,8 +161,8 @@ func TestTLS(t *testing.T) {
 	clientCert, clientKey := ca.issue("client")
 	other := newAuthority(t, t.TempDir())
 	otherCert, otherKey := other.issue("client")
-	oneWay := serve(t, rotanats.Certificate(serverCert, serverKey), rotanats.Token(hidden))
-	bothWays := serve(t, rotanats.Certificate(serverCert, serverKey), rotanats.RootCA(ca.file), rotanats.Token(hidden))
+	oneWay := serveBy(t, "nats://HOST?cert="+serverCert+"&key="+serverKey+"&token="+hidden)
+	bothWays := serveBy(t, "nats://HOST?cert="+serverCert+"&key="+serverKey+"&ca="+ca.file+"&token="+hidden)
 	for _, c := range []struct {
 		name    string
 		address string
@@ -166,7 +177,7 @@ func TestTLS(t *testing.T) {
 		{"no such file", "tls://" + oneWay.Addr() + "?ca=" + ca.file + ".no", false},
 		{"not a certificate", "tls://" + oneWay.Addr() + "?ca=" + serverKey, false},
 	} {
-		err := works(t, rotanats.Store(c.address, rotanats.Token(hidden)))
+		err := works(t, rotanats.Store(with(c.address, "token="+hidden)))
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -273,7 +284,6 @@ func TestCredentialsFile(t *testing.T) {
 	if !ns.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	must(works(t, rotanats.Store(ns.ClientURL(), rotanats.Credentials(file))))
 	must(works(t, rotanats.Store(ns.ClientURL()+"?creds="+file)))
 	if err := works(t, rotanats.Store(ns.ClientURL())); err == nil {
 		t.Error("without credentials it works, too")
@@ -289,18 +299,24 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, t.TempDir())
 	for name, c := range map[string]struct {
+		url  string
 		opts []rotanats.Option
 		says string
 	}{
-		"a password without a user":  {[]rotanats.Option{rotanats.UserPassword("", hidden)}, "give both"},
-		"a user without a password":  {[]rotanats.Option{rotanats.UserPassword("ada", "")}, "give both"},
-		"half of it beside a token":  {[]rotanats.Option{rotanats.Token(hidden), rotanats.UserPassword("", hidden)}, "give both"},
-		"a client's credentials":     {[]rotanats.Option{rotanats.Credentials("user.creds")}, "they are for clients"},
-		"a CA without a certificate": {[]rotanats.Option{rotanats.RootCA(ca.file), rotanats.Token(hidden)}, "nobody could connect"},
-		"TLS without a certificate":  {[]rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12}), rotanats.Token(hidden)}, "nobody could connect"},
+		"a password without a user":  {"nats://:" + hidden + "@HOST", nil, "give both"},
+		"a user without a password":  {"nats://ada:@HOST", nil, "give both"},
+		"half of it beside a token":  {"nats://:" + hidden + "@HOST?token=" + hidden, nil, "give both"},
+		"a client's credentials":     {"nats://HOST?creds=user.creds", nil, "they are for clients"},
+		"a CA without a certificate": {"nats://HOST?token=" + hidden + "&ca=" + ca.file, nil, "nobody could connect"},
+		"tls without a certificate":  {"tls://HOST?token=" + hidden, nil, "nobody could connect"},
+		"TLS without a certificate":  {"nats://HOST?token=" + hidden, []rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12})}, "nobody could connect"},
+		"a password file, no user":   {"nats://HOST?password-file=" + ca.file, nil, "password-file needs a user"},
+		"no such token file":         {"nats://HOST?token-file=" + ca.file + ".no", nil, "the token file"},
+		"two addresses":              {"nats://HOST,127.0.0.1:14224?token=" + hidden, nil, "one address"},
+		"a folder":                   {"embed:data", nil, "one address"},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		s, err := rotanats.Serve(dir, "127.0.0.1:14223", c.opts...)
+		s, err := embedded.Serve("embed:"+dir, strings.Replace(c.url, "HOST", "127.0.0.1:14223", 1), c.opts...)
 		if err == nil {
 			open := works(t, rotanats.Store(s.URL()))
 			s.Close()
@@ -319,17 +335,17 @@ func TestFolderAsksForNothing(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, t.TempDir())
 	cert, key := ca.issue("server")
-	for name, opts := range map[string][]rotanats.Option{
-		"a token":        {rotanats.Token(hidden)},
-		"a password":     {rotanats.UserPassword("ada", hidden)},
-		"a certificate":  {rotanats.Certificate(cert, key)},
-		"certificates":   {rotanats.Certificate(cert, key), rotanats.RootCA(ca.file)},
-		"the folder key": {},
+	for name, url := range map[string]string{
+		"a token":        "nats://HOST?token=" + hidden,
+		"a password":     "nats://ada:" + hidden + "@HOST",
+		"a certificate":  "nats://HOST?cert=" + cert + "&key=" + key,
+		"certificates":   "nats://HOST?cert=" + cert + "&key=" + key + "&ca=" + ca.file,
+		"the folder key": "nats://HOST",
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		s := serveTCP(t, dir, opts...)
+		s := serveTCP(t, dir, url)
 		for _, url := range []string{"folder:" + dir, "embed:" + dir} {
-			if err := works(t, rotanats.Store(url)); err != nil {
+			if err := works(t, embedded.Store(url)); err != nil {
 				t.Errorf("%s: %s: %v", name, url, err)
 			}
 		}
@@ -347,14 +363,14 @@ func TestUnencryptedServerIsTold(t *testing.T) {
 	ca := newAuthority(t, t.TempDir())
 	cert, key := ca.issue("server")
 	for name, c := range map[string]struct {
-		opts []rotanats.Option
-		told bool
+		query string
+		told  bool
 	}{
-		"in clear":           {[]rotanats.Option{rotanats.Token(hidden)}, true},
-		"with a certificate": {[]rotanats.Option{rotanats.Token(hidden), rotanats.Certificate(cert, key)}, false},
+		"in clear":           {"", true},
+		"with a certificate": {"&cert=" + cert + "&key=" + key, false},
 	} {
 		var said strings.Builder
-		var s *rotanats.Server
+		var s *embedded.Server
 		for deadline := time.Now().Add(30 * time.Second); s == nil; { // the port may be taken meanwhile
 			l, err := net.Listen("tcp", "0.0.0.0:0")
 			if err != nil {
@@ -365,7 +381,7 @@ func TestUnencryptedServerIsTold(t *testing.T) {
 			said.Reset()
 			_, port, _ := net.SplitHostPort(addr)
 			log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			s, err = rotanats.Serve(filepath.Join(t.TempDir(), "data"), "0.0.0.0:"+port, append(c.opts, rotanats.Log(log))...)
+			s, err = embedded.Serve("embed:"+filepath.Join(t.TempDir(), "data"), "nats://0.0.0.0:"+port+"?token="+hidden+c.query, rotanats.Log(log))
 			if err != nil && time.Now().After(deadline) {
 				t.Fatal(err)
 			}

@@ -2,10 +2,10 @@ package rotanats
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -13,12 +13,13 @@ import (
 // mark has run out, the watch does not remember it either.
 func TestWatchForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
-	server, err := Serve(filepath.Join(t.TempDir(), "data"), "")
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
-	s := newStore(newLink(server.URL(), nil), "rota")
+	ns.Start()
+	defer func() { ns.Shutdown(); ns.WaitForShutdown() }()
+	s := newStore(newLink(ns.ClientURL(), nil), "rota")
 	defer s.Close()
 	w := newWatch(s, "g/")
 	_, hush, err := w.begin(t.Context())

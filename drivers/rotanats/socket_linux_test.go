@@ -61,12 +61,12 @@ func TestSocketThatAnotherUserServes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, err := range map[string]error{"Served": rotanats.Served(dir), "Source": sourceError(t, "embed:"+dir)} {
+	for name, err := range map[string]error{"Served": rotanats.Served("folder:" + dir), "Source": sourceError(t, "embed:"+dir)} {
 		if err == nil || !strings.Contains(err.Error(), "is served by user 65534") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := rotanats.Served(dir, rotanats.SharedFolder()); err != nil {
+	if err := rotanats.Served("folder:" + dir + "?shared=true"); err != nil {
 		t.Errorf("the control: a folder that is shared: %v", err)
 	}
 }

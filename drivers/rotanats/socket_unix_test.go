@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // TestSocketOfAFolder is for its owner alone, whatever the process's umask and the
@@ -24,7 +25,7 @@ func TestSocketOfAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := syscall.Umask(0)
-	s, err := rotanats.Serve(dir, "")
+	s, err := embedded.Serve("embed:"+dir, "")
 	syscall.Umask(was)
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +39,11 @@ func TestSocketOfAFolder(t *testing.T) {
 		t.Errorf("it serves at %q, %q", s.Addr(), s.URL())
 	}
 	for _, url := range []string{"folder:" + dir, "embed:" + dir} {
-		if err := works(t, rotanats.Store(url)); err != nil {
+		if err := works(t, embedded.Store(url)); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if err := rotanats.Served(dir); err != nil {
+	if err := rotanats.Served("folder:" + dir); err != nil {
 		t.Error(err)
 	}
 }
@@ -61,14 +62,14 @@ func TestLongPaths(t *testing.T) {
 		t.Errorf("by another process: %v", err)
 	}
 	kill()
-	if err := works(t, rotanats.Embed(dir)); err != nil {
+	if err := works(t, embedded.Store("embed:"+dir)); err != nil {
 		t.Errorf("after the socket of a killed server: %v", err)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 	t.Setenv("TMPDIR", dir)
-	if err := rotanats.Served(dir); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+	if err := rotanats.Served("folder:" + dir); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Errorf("without a short place for a link: %v", err)
 	}
 }
@@ -80,7 +81,7 @@ func TestDeadSocket(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	unserved := func() {
 		t.Helper()
-		if err := rotanats.Served(dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
+		if err := rotanats.Served("folder:" + dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
 			t.Errorf("served: %v", err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestDeadSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	unserved()
-	s, err := rotanats.Serve(dir, "")
+	s, err := embedded.Serve("embed:"+dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestDeafClientDoesNotHoldUpAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	s, err := rotanats.Serve(dir, "")
+	s, err := embedded.Serve("embed:"+dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

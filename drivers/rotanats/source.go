@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
 // Source consumes a JetStream stream whose subjects are the partitions, at an
@@ -31,8 +32,8 @@ import (
 // behind the last message settled, and the former owner's is gone. An owner that
 // stops in good order leaves its consumer to the next. A message that was
 // handled but not settled when its owner died comes again.
-func Source(address string, opts ...Option) rota.Source {
-	l := newLink(address, opts)
+func Source(url string, opts ...Option) rota.Source {
+	l := newLink(url, opts)
 	s := &source{link: l, posts: newStore(l, postBucket), memos: newStore(l, memoBucket), door: make(chan struct{}, doorWidth)}
 	s.memos.memory = true
 	if l.bad == nil {
@@ -74,44 +75,26 @@ type facts struct {
 
 func (s *source) check() error {
 	set := s.set
-	stars := strings.Count(set.subject, "*")
+	stars := strings.Count(set.Subject, "*")
 	switch {
-	case set.stream == "":
-		return errors.New("rotanats: a source needs a stream: stream=NAME, or the option Stream")
-	case strings.ContainsAny(set.stream, " .*>/\\\t\r\n") || len(set.stream) > 128:
-		return fmt.Errorf("rotanats: stream %.40q: names have no blanks, dots, stars, > or slashes", set.stream)
-	case !goodSubject(set.subject) || stars != 1 || strings.Contains(set.subject, ">"):
-		return fmt.Errorf("rotanats: subject %.80q: write a pattern with one star for the partition, such as orders.*", set.subject)
-	case set.dead != "" && (!goodSubject(set.dead) || strings.ContainsAny(set.dead, "*>")):
-		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.dead)
-	case set.partitions < 0 || set.partitions > maxPartitions:
-		return fmt.Errorf("rotanats: partitions %d: want 0 to %d", set.partitions, maxPartitions)
-	case set.most < 0 || set.most > maxDiscovered:
-		return fmt.Errorf("rotanats: most %d: want 1 to %d", set.most, maxDiscovered)
-	case set.most > 0 && set.partitions > 0:
+	case set.Stream == "":
+		return errors.New("rotanats: a source needs a stream: stream=NAME")
+	case strings.ContainsAny(set.Stream, " .*>/\\\t\r\n") || len(set.Stream) > 128:
+		return fmt.Errorf("rotanats: stream %.40q: names have no blanks, dots, stars, > or slashes", set.Stream)
+	case !address.GoodSubject(set.Subject) || stars != 1 || strings.Contains(set.Subject, ">"):
+		return fmt.Errorf("rotanats: subject %.80q: write a pattern with one star for the partition, such as orders.*", set.Subject)
+	case set.Dead != "" && (!address.GoodSubject(set.Dead) || strings.ContainsAny(set.Dead, "*>")):
+		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.Dead)
+	case set.Most > 0 && set.Partitions > 0:
 		return errors.New("rotanats: most and partitions: give one of them, since most is for subjects that are found")
-	case set.prefetch < 1 || set.prefetch > maxPrefetch:
-		return fmt.Errorf("rotanats: prefetch %d: want 1 to %d", set.prefetch, maxPrefetch)
 	}
-	if set.most == 0 {
-		set.most = defaultDiscovered
+	if set.Most == 0 {
+		set.Most = defaultDiscovered
 	}
-	if set.dead == "" {
-		set.dead = "dead." + set.stream
+	if set.Dead == "" {
+		set.Dead = "dead." + set.Stream
 	}
 	return nil
-}
-
-func goodSubject(s string) bool {
-	if len(s) > 200 || strings.ContainsAny(s, " \t\r\n\x00") {
-		return false
-	}
-	for token := range strings.SplitSeq(s, ".") {
-		if token == "" || len(token) > 1 && strings.ContainsAny(token, "*>") {
-			return false
-		}
-	}
-	return true
 }
 
 // Partitions are numbered, or those that the stream has messages for. JetStream
@@ -122,8 +105,8 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 		return nil, err
 	}
 	var out []rota.Partition
-	for i := range s.set.partitions {
-		out = append(out, rota.Partition{Name: strings.Replace(s.set.subject, "*", strconv.Itoa(i), 1)})
+	for i := range s.set.Partitions {
+		out = append(out, rota.Partition{Name: strings.Replace(s.set.Subject, "*", strconv.Itoa(i), 1)})
 	}
 	if out != nil {
 		return out, nil
@@ -141,9 +124,9 @@ func (s *source) counts(ctx context.Context) (all map[string]uint64, created tim
 	all = map[string]uint64{}
 	for {
 		var page streamInfo
-		q := map[string]any{"subjects_filter": s.set.subject, "offset": len(all)}
-		if err := s.ask(ctx, "STREAM.INFO."+s.set.stream, q, &page); err != nil {
-			return nil, created, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
+		q := map[string]any{"subjects_filter": s.set.Subject, "offset": len(all)}
+		if err := s.ask(ctx, "STREAM.INFO."+s.set.Stream, q, &page); err != nil {
+			return nil, created, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
 		}
 		for subject, n := range page.State.Subjects {
 			all[subject] = n
@@ -178,16 +161,16 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var config *jetstream.StreamConfig
-	if s.set.create {
-		config = s.config(s.set.stream, s.set.subject)
+	if s.set.Create {
+		config = s.config(s.set.Stream, s.set.Subject)
 	}
 	var info streamInfo
-	err := s.find(ctx, s.set.stream, config, &info)
-	if code(err) == codeNoStream && !s.set.create {
-		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.stream, s.set, s.set.subject)
+	err := s.find(ctx, s.set.Stream, config, &info)
+	if code(err) == codeNoStream && !s.set.Create {
+		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.Stream, s.set, s.set.Subject)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.stream, err)
+		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
 	}
 	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.State.Last}
 	s.mu.Lock()
@@ -199,7 +182,7 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 // config is that of a stream that we make.
 func (s *source) config(name, subject string) *jetstream.StreamConfig {
 	return &jetstream.StreamConfig{
-		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.set.replicas,
+		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.set.Replicas,
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1,
 	}
 }
@@ -251,15 +234,15 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 			Consumers []*consumerInfo `json:"consumers"`
 			Total     int             `json:"total"`
 		}
-		if err := s.ask(ctx, "CONSUMER.LIST."+s.set.stream, map[string]int{"offset": offset}, &page); err != nil {
-			return fmt.Errorf("rotanats: consumers of %s: %w", s.set.stream, err)
+		if err := s.ask(ctx, "CONSUMER.LIST."+s.set.Stream, map[string]int{"offset": offset}, &page); err != nil {
+			return fmt.Errorf("rotanats: consumers of %s: %w", s.set.Stream, err)
 		}
 		for _, c := range page.Consumers {
-			if c == nil || c.Config.Metadata[metaDurable] != s.set.durable {
+			if c == nil || c.Config.Metadata[metaDurable] != s.set.Durable {
 				continue
 			}
 			_, short := s.place(c.Config.FilterSubject)
-			token, ok := consumerToken(c.Name, s.set.durable, short)
+			token, ok := consumerToken(c.Name, s.set.Durable, short)
 			if ok && c.Config.Metadata[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
 				show(c, uint64(token))
 			}
@@ -313,7 +296,7 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		if time.Since(since) > awayTime {
 			return err
 		}
-		s.set.log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
+		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -359,15 +342,15 @@ func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, 
 // those if nobody stores them.
 func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.Time, msg *rota.Message, because error) error {
 	partition := own.Partition()
-	dead := nats.NewMsg(s.set.dead + "." + partition)
+	dead := nats.NewMsg(s.set.Dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
 		if !forServer(h.Key) { // those were meant for the publication there
 			dead.Header.Add(h.Key, string(h.Value))
 		}
 	}
-	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
-	dead.Header.Set("Rota-Stream", s.set.stream)
+	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.Stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
+	dead.Header.Set("Rota-Stream", s.set.Stream)
 	dead.Header.Set("Rota-Partition", partition)
 	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))
 	dead.Header.Set("Rota-Error", oneLine(because))
@@ -410,7 +393,7 @@ func (s *source) bury(ctx context.Context, own rota.Ownership, msg *nats.Msg) er
 		err := s.publish(once, msg)
 		if errors.Is(err, nats.ErrNoResponders) {
 			var info streamInfo
-			err = errors.Join(err, s.find(once, s.set.stream+"_dead", s.config(s.set.stream+"_dead", s.set.dead+".>"), &info))
+			err = errors.Join(err, s.find(once, s.set.Stream+"_dead", s.config(s.set.Stream+"_dead", s.set.Dead+".>"), &info))
 		}
 		cancel()
 		if err == nil || errors.Is(err, nats.ErrMaxPayload) || code(err) != 0 || ctx.Err() != nil || tries == 5 {
@@ -445,7 +428,7 @@ func (s *source) Close() error {
 
 // String names the source without secrets.
 func (s *source) String() string {
-	return fmt.Sprintf("%v stream %s subject %s", s.set, s.set.stream, s.set.subject)
+	return fmt.Sprintf("%v stream %s subject %s", s.set, s.set.Stream, s.set.Subject)
 }
 
 // Format keeps secrets out of every verb.

@@ -81,7 +81,7 @@ func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) 
 }
 
 func (b *broker) Source() rota.Source {
-	s := rotanats.Source(b.url, rotanats.Stream(b.stream), rotanats.Subject(b.stream+".in.*"), rotanats.Partitions(len(b.names)))
+	s := rotanats.Source(with(b.url, fmt.Sprintf("stream=%s&subject=%[1]s.in.*&partitions=%d", b.stream, len(b.names))))
 	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
 	return s
 }

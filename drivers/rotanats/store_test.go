@@ -13,13 +13,14 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/rota-dev/rota/rotatest"
 )
 
 func TestStoreEmbedded(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Embed(dir) })
+	rotatest.Store(t, func(*testing.T) rota.Store { return embedded.Store("embed:" + dir) })
 }
 
 func TestStoreOneServer(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 // BenchmarkTake is what the source itself spends on a message.
 func BenchmarkTake(b *testing.B) {
-	p := &pump{s: &source{link: &link{set: &settings{stream: "ORDERS"}}}, claim: &claim{}}
+	p := &pump{s: &source{link: &link{set: &settings{Stream: "ORDERS"}}}, claim: &claim{}}
 	msg := &nats.Msg{Subject: "orders.17", Data: make([]byte, 128),
 		Reply: "$JS.ACK.ORDERS.rota_0123456789abcdef_12_ABCDEF.1.1234567.42.1700000000123456789.1000"}
 	b.ReportAllocs()

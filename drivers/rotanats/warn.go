@@ -46,7 +46,7 @@ func (w *warnings) add(text string) (first bool) {
 // warn notes what people should know.
 func (l *link) warn(text string) {
 	if l.warnings.add(text) {
-		l.set.log.Warn(text)
+		l.set.Log.Warn(text)
 	}
 }
 
@@ -82,14 +82,14 @@ func (l *link) refused(err error) {
 // right is the right that a subject needs. Subjects that differ by record, partition,
 // consumer or message need the same one.
 func (l *link) right(subject string) string {
-	inbox := cmp.Or(l.set.inbox, "_INBOX") + "."
+	inbox := cmp.Or(l.set.Inbox, "_INBOX") + "."
 	if strings.HasPrefix(subject, inbox) {
 		return inbox + ">"
 	}
 	if parts := strings.SplitN(subject, ".", 4); len(parts) == 4 && parts[0] == "$KV" {
 		return strings.Join(parts[:3], ".") + ".>"
 	}
-	if of := "." + l.set.stream + "."; l.set.stream != "" && strings.Contains(subject, of) {
+	if of := "." + l.set.Stream + "."; l.set.Stream != "" && strings.Contains(subject, of) {
 		before, _, _ := strings.Cut(subject, of)
 		return before + of + ">"
 	}

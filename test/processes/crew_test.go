@@ -86,7 +86,7 @@ type member struct {
 func newCrew(t *testing.T, h *host, partitions int) *crew {
 	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, changed: make(chan struct{})}
 	c.sink = newSink(t, filepath.Join(c.dir, "sink.jsonl"))
-	c.store = rotanats.Store(c.storeURL(""), rotanats.Name("test"))
+	c.store = rotanats.Store(c.storeURL("") + "&name=test")
 	t.Cleanup(func() { c.store.Close() })
 	go c.watch()
 	return c

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rotanats
+package folder
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 // noFollow makes opening a symbolic link an error.
 const noFollow = syscall.O_NOFOLLOW
 
-// nonBlock keeps opening a pipe from waiting for its other end.
-const nonBlock = syscall.O_NONBLOCK
+// NonBlock keeps opening a pipe from waiting for its other end.
+const NonBlock = syscall.O_NONBLOCK
 
 // isLink tells whether opening failed because of that.
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }

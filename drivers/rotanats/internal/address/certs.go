@@ -1,4 +1,4 @@
-package rotanats
+package address
 
 import (
 	"crypto/tls"
@@ -15,19 +15,20 @@ import (
 // its own, and those that it trusts, for every connection it makes; a server for
 // every client that comes.
 
-func (s *settings) tlsConfig() (*tls.Config, error) {
-	if s.tls != nil {
-		return s.tls.Clone(), nil
+// TLSConfig is what both sides know of TLS.
+func (s *Settings) TLSConfig() (*tls.Config, error) {
+	if s.TLS != nil {
+		return s.TLS.Clone(), nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		pool, err := roots(s.ca)
+	if s.CA != "" {
+		pool, err := roots(s.CA)
 		if err != nil {
 			return nil, err
 		}
 		c.RootCAs = pool
 	}
-	if s.cert != "" {
+	if s.Cert != "" {
 		pair, err := s.pair()
 		if err != nil {
 			return nil, err
@@ -37,37 +38,37 @@ func (s *settings) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-func (s *settings) pair() (tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+func (s *Settings) pair() (tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
 	if err != nil {
-		return pair, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.cert), filepath.Base(s.key), err)
+		return pair, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.Cert), filepath.Base(s.Key), err)
 	}
 	return pair, nil
 }
 
 // dialingTLS is what the client wants to know of TLS. failing hears of files that
 // cannot be read when a connection is made again; the client itself keeps silent.
-func (s *settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
-	c, err := s.tlsConfig()
+func (s *Settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
+	c, err := s.TLSConfig()
 	if err != nil {
 		return nil, err
 	}
 	opts := []nats.Option{nats.Secure(c)}
-	if s.tls != nil || s.cert == "" && s.ca == "" {
+	if s.TLS != nil || s.Cert == "" && s.CA == "" {
 		return opts, nil
 	}
 	var pair func() (tls.Certificate, error)
 	var trusted func() (*x509.CertPool, error)
-	if s.cert != "" {
+	if s.Cert != "" {
 		pair = func() (tls.Certificate, error) {
 			pair, err := s.pair()
 			failing(err)
 			return pair, err
 		}
 	}
-	if s.ca != "" {
+	if s.CA != "" {
 		trusted = func() (*x509.CertPool, error) {
-			pool, err := roots(s.ca)
+			pool, err := roots(s.CA)
 			failing(err)
 			return pool, err
 		}
@@ -75,10 +76,10 @@ func (s *settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
 	return append(opts, nats.ClientTLSConfig(pair, trusted)), nil
 }
 
-// serveNewest makes a server that has begun with these certificates show and trust
+// ServeNewest makes a server that has begun with these certificates show and trust
 // the newest. While the files cannot be read, it goes on with those it has.
-func (s *settings) serveNewest(first *tls.Config) {
-	if s.tls != nil {
+func (s *Settings) ServeNewest(first *tls.Config) {
+	if s.TLS != nil {
 		return
 	}
 	var mu sync.Mutex
@@ -86,11 +87,11 @@ func (s *settings) serveNewest(first *tls.Config) {
 	first.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		c, err := s.tlsConfig()
+		c, err := s.TLSConfig()
 		if err != nil {
 			if bad != err.Error() {
 				bad = err.Error()
-				s.log.Warn("serving with the former certificates", "err", err)
+				s.Log.Warn("serving with the former certificates", "err", err)
 			}
 			return last, nil
 		}

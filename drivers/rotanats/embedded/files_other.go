@@ -1,7 +1,5 @@
 //go:build !unix
 
-package rotanats
-
-func ownerOnly(uintptr) {}
+package embedded
 
 func mostFiles() uint64 { return 1024 }

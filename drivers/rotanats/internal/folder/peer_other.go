@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rotanats
+package folder
 
 import "net"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rotanats
+package folder
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errServed
+		return ErrServed
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)

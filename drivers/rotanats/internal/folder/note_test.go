@@ -1,4 +1,4 @@
-package rotanats
+package folder
 
 import (
 	"os"
@@ -13,25 +13,25 @@ func FuzzNote(f *testing.F) {
 		`{"address":["a"]}`, `null`, `{`, "", `{"ADDRESS":"a:1"}`, `{"pid":1e99}`, `{"address":"a:1","pid":9223372036854775807,"open":true}`} {
 		f.Add([]byte(s))
 	}
-	at := folder{dir: f.TempDir()}
-	if err := os.Chmod(at.dir, 0o700); err != nil {
+	at := Folder{Dir: f.TempDir()}
+	if err := os.Chmod(at.Dir, 0o700); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(at.path(noteFile), text, 0o600); err != nil {
+		if err := os.WriteFile(at.Path(noteFile), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n, err := at.read()
+		n, err := at.Read()
 		if err != nil {
-			if !strings.Contains(err.Error(), at.path(noteFile)) || strings.Contains(err.Error(), "\n") {
+			if !strings.Contains(err.Error(), at.Path(noteFile)) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("refused with %q", err)
 			}
 			return
 		}
-		if err := at.note(n); err != nil {
+		if err := at.WriteNote(n); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := at.read(); err != nil || again != n {
+		if again, err := at.Read(); err != nil || again != n {
 			t.Errorf("%+v comes back as %+v, %v", n, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package rotanats
+package folder
 
 import (
 	"net"

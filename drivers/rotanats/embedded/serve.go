@@ -1,4 +1,4 @@
-package rotanats
+package embedded
 
 import (
 	"context"
@@ -16,6 +16,10 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
 // A Server is an embedded NATS server that serves a folder. It syncs every write
@@ -25,7 +29,7 @@ type Server struct {
 	log   *slog.Logger
 	ns    *server.Server
 	lock  *os.File
-	note  note
+	note  folder.Note
 	fresh bool
 	once  sync.Once
 	done  chan struct{} // closed when it does not serve any more
@@ -50,36 +54,61 @@ const (
 )
 
 // Serve runs the server of a folder, for others to connect to, and returns when it
-// serves. Processes of this host connect by Embed, embed:DIR or folder:DIR, through a
-// socket in the folder: nobody can who may not enter the folder.
+// serves. dir is the URL of the folder, embed:DIR. Processes of this host connect by
+// embed:DIR or folder:DIR, through a socket in the folder: nobody can who may not
+// enter the folder.
 //
-// listen is HOST:PORT, for clients that come by TCP as well, by nats://; "" for none.
-// Those have to know the UserPassword or Token that Serve is given, or to hold the key
-// in the folder's file rota.nkey; Open asks them for nothing. Beyond loopback it
-// wants UserPassword or Token, and should have a Certificate. RootCA makes it ask
-// clients for certificates.
-func Serve(dir, listen string, opts ...Option) (*Server, error) {
-	set, err := read("embed:"+dir, opts)
+// listen is the URL of an address at which clients can come by TCP as well, "" for
+// none:
+//
+//	nats://127.0.0.1:4222                                the folder's key lets clients in
+//	nats://user:password@0.0.0.0:4222?cert=FILE&key=FILE
+//	nats://0.0.0.0:4222?token-file=FILE&cert=FILE&key=FILE&ca=FILE
+//	nats://127.0.0.1:4222?open=true                      every user of this host may come in
+//
+// Clients have to know the user and password, or the token, or else to hold the key in
+// the folder's file rota.nkey. With ca, clients have to show a certificate. Beyond
+// loopback a user and password or a token is required, and a certificate advised.
+func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
+	home, err := address.Read(dir)
+	if err == nil {
+		err = home.Check()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := set.servable(listen); err != nil {
+	if home.Folder == "" || home.Guest {
+		return nil, errors.New("rotanats: serve: name the folder by embed:DIR")
+	}
+	set := home
+	if listen != "" {
+		if set, err = address.Read(listen); err != nil {
+			return nil, err
+		}
+		if len(set.Servers) != 1 {
+			return nil, errors.New("rotanats: serve: listen at one address: write nats://HOST:PORT")
+		}
+		if signIn(home) || home.Secure || home.Open {
+			return nil, errors.New("rotanats: serve: how clients sign in belongs to the URL to listen at, not to that of the folder")
+		}
+		listen = set.Servers[0]
+	}
+	for _, o := range opts {
+		o(set)
+	}
+	if err := set.Check(); err != nil {
 		return nil, err
 	}
-	if listen != "" {
-		host, port, err := net.SplitHostPort(listen)
-		n, perr := strconv.ParseUint(port, 10, 16)
-		if err != nil || perr != nil || n == 0 {
-			return nil, fmt.Errorf("rotanats: listen on %.80q: write HOST:PORT, such as 127.0.0.1:4222", listen)
-		}
-		if host == "" {
-			listen = net.JoinHostPort("0.0.0.0", port)
-		}
+	if err := set.ReadSecrets(); err != nil {
+		return nil, fmt.Errorf("rotanats: serve: %w", err)
 	}
-	s, err := serve(set.place(), listen, set, true)
-	if errors.Is(err, errServed) {
-		n, _ := set.place().read()
-		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already", dir, n.Pid)
+	if err := servable(set, listen); err != nil {
+		return nil, err
+	}
+	s, err := serve(home.Place(), listen, set, true)
+	if errors.Is(err, folder.ErrServed) {
+		n, _ := home.Place().Read()
+		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already", home.Folder, n.Pid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: serve: %w", err)
@@ -87,26 +116,25 @@ func Serve(dir, listen string, opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// Open makes Serve ask clients that come by TCP for nothing: every user of this host
-// may read and write everything. It is refused beyond loopback.
-func Open() Option { return func(s *settings) { s.open = true } }
+// signIn tells whether the settings say what clients sign in with.
+func signIn(s *address.Settings) bool { return s.User != "" || s.Password != "" || s.Token != "" }
 
 // servable refuses what would serve more openly than was meant, or nobody at all.
 // Half of what clients sign in with is not "no password".
-func (s *settings) servable(listen string) error {
-	secrets := s.user != "" || s.password != "" || s.token != ""
+func servable(s *address.Settings, listen string) error {
+	secrets := signIn(s)
 	switch {
-	case (s.user == "") != (s.password == ""):
+	case (s.User == "") != (s.Password == ""):
 		return errors.New("rotanats: serve with a user and a password: give both, and neither empty")
-	case s.creds != "" || s.nkey != "":
+	case s.Creds != "" || s.NKey != "":
 		return errors.New("rotanats: serve with credentials or a key: they are for clients; give a user and password or a token")
-	case listen == "" && (secrets || s.secure || s.open):
+	case listen == "" && (secrets || s.Secure || s.Open):
 		return errors.New("rotanats: serve with a password, a token, a certificate or openly: that is for clients that come by TCP; say where to listen")
-	case s.open && (secrets || s.ca != ""):
+	case s.Open && (secrets || s.CA != ""):
 		return errors.New("rotanats: serve openly, and with a password, a token or a CA: give one of them")
-	case s.secure && s.tls == nil && s.cert == "":
-		return errors.New("rotanats: serve with a CA and no certificate: nobody could connect; give Certificate as well")
-	case s.tls != nil && len(s.tls.Certificates) == 0 && s.tls.GetCertificate == nil && s.tls.GetConfigForClient == nil:
+	case s.Secure && s.TLS == nil && s.Cert == "":
+		return errors.New("rotanats: serve with TLS and no certificate: nobody could connect; add cert=FILE&key=FILE")
+	case s.TLS != nil && len(s.TLS.Certificates) == 0 && s.TLS.GetCertificate == nil && s.TLS.GetConfigForClient == nil:
 		return errors.New("rotanats: serve with TLS and no certificate in it: nobody could connect")
 	}
 	return nil
@@ -114,12 +142,12 @@ func (s *settings) servable(listen string) error {
 
 // serve takes the folder and runs its server. told: by someone who knows how
 // clients are to sign in.
-func serve(f folder, listen string, set *settings, told bool) (*Server, error) {
-	lock, err := f.lock()
+func serve(f folder.Folder, listen string, set *address.Settings, told bool) (*Server, error) {
+	lock, err := f.Lock()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: f.dir, log: set.log, lock: lock, done: make(chan struct{})}
+	s := &Server{dir: f.Dir, log: set.Log, lock: lock, done: make(chan struct{})}
 	if err := s.start(f, listen, set, told); err != nil {
 		lock.Close()
 		return nil, err
@@ -131,7 +159,7 @@ func serve(f folder, listen string, set *settings, told bool) (*Server, error) {
 }
 
 // watch ends the server when its folder was taken away.
-func (s *Server) watch(f folder) {
+func (s *Server) watch(f folder.Folder) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
 	for {
@@ -139,7 +167,7 @@ func (s *Server) watch(f folder) {
 		case <-s.done:
 			return
 		case <-tick.C:
-			if err := f.still(s.lock); err != nil {
+			if err := f.Still(s.lock); err != nil {
 				s.stop(fmt.Errorf("rotanats: %w", err))
 				return
 			}
@@ -147,48 +175,48 @@ func (s *Server) watch(f folder) {
 	}
 }
 
-func (s *Server) start(f folder, listen string, set *settings, told bool) error {
-	if err := f.data(); err != nil {
+func (s *Server) start(f folder.Folder, listen string, set *address.Settings, told bool) error {
+	if err := f.Data(); err != nil {
 		return err
 	}
-	last, fresh, err := f.last()
+	last, fresh, err := f.Last()
 	if err != nil {
 		return err
 	}
-	auth := set.user != "" || set.token != ""
+	auth := set.User != "" || set.Token != ""
 	switch {
 	case last.Guarded && !told:
 		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, last.Address)
 	case listen == "":
 	case !auth && !loopback(listen):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", listen)
-	case !set.secure && !loopback(listen):
-		set.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", listen)
+	case !set.Secure && !loopback(listen):
+		set.Log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", listen)
 	}
-	if err := set.guessable(listen); err != nil {
+	if err := guessable(set, listen); err != nil {
 		return err
 	}
-	set.warnExposed()
+	set.WarnExposed()
 	s.fresh = fresh
-	s.note = note{Address: listen, Guarded: told && (auth || set.secure), Pid: os.Getpid()}
+	s.note = folder.Note{Address: listen, Guarded: told && (auth || set.Secure), Pid: os.Getpid()}
 	opts, err := s.options(f, set)
 	if err != nil {
 		return err
 	}
-	if err := f.note(s.note); err != nil {
-		return f.explain(err)
+	if err := f.WriteNote(s.note); err != nil {
+		return f.Explain(err)
 	}
 	if s.ns, err = server.NewServer(opts); err != nil {
 		return err
 	}
-	said := &serverLog{log: set.log}
+	said := &serverLog{log: set.Log}
 	s.ns.SetLoggerV2(said, false, false, false)
 	s.ns.Start()
 	ready := s.ns.ReadyForConnections(startTime)
 	if err = said.failed(); err != nil || !ready {
 		err = errors.Join(fmt.Errorf("the server of %s did not start", f), err)
 	} else {
-		s.socket, err = f.listen()
+		s.socket, err = f.Listen()
 	}
 	if err != nil {
 		s.ns.Shutdown()
@@ -201,10 +229,10 @@ func (s *Server) start(f folder, listen string, set *settings, told bool) error 
 // and a member that cannot open one fails at its work.
 func maxConnections() int { return int(min(mostFiles()/2, 1<<16)) }
 
-func (s *Server) options(f folder, set *settings) (*server.Options, error) {
+func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Options, error) {
 	o := &server.Options{
 		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: f.dir, SyncAlways: true,
+		JetStream: true, StoreDir: f.Dir, SyncAlways: true,
 		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
 	}
 	if s.note.Address == "" {
@@ -221,24 +249,24 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 		return nil, err
 	}
 	o.Host, o.DontListen = host, false
-	if !set.open {
+	if !set.Open {
 		d := &doorman{set: set}
-		if set.user == "" && set.token == "" {
-			if d.key, err = f.key(); err != nil {
+		if set.User == "" && set.Token == "" {
+			if d.key, err = f.Key(); err != nil {
 				return nil, err
 			}
 		}
 		o.CustomClientAuthentication, o.AlwaysEnableNonce = d, true
 	}
-	if set.secure {
-		if o.TLSConfig, err = set.tlsConfig(); err != nil {
+	if set.Secure {
+		if o.TLSConfig, err = set.TLSConfig(); err != nil {
 			return nil, err
 		}
 		o.TLSConfig.ClientCAs, o.TLSTimeout = o.TLSConfig.RootCAs, 5
 		if o.TLSConfig.ClientCAs != nil {
 			o.TLSVerify, o.TLSConfig.ClientAuth = true, tls.RequireAndVerifyClientCert
 		}
-		set.serveNewest(o.TLSConfig)
+		set.ServeNewest(o.TLSConfig)
 	}
 	return o, nil
 }
@@ -246,7 +274,7 @@ func (s *Server) options(f folder, set *settings) (*server.Options, error) {
 // doorman lets in who comes through the folder's socket, who knows what Serve was
 // told, and who holds the folder's key if it was told nothing.
 type doorman struct {
-	set *settings
+	set *address.Settings
 	key string // public
 }
 
@@ -256,7 +284,7 @@ func (d *doorman) Check(c server.ClientAuthentication) bool {
 	}
 	same := func(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 	o := c.GetOpts()
-	return same(o.Token, string(d.set.token)) || same(o.Password, string(d.set.password)) && same(o.Username, d.set.user) ||
+	return same(o.Token, string(d.set.Token)) || same(o.Password, string(d.set.Password)) && same(o.Username, d.set.User) ||
 		same(o.Nkey, d.key) && signed(d.key, o.Sig, c.GetNonce())
 }
 

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package rotanats
+package folder
 
 import (
 	"errors"

@@ -1,12 +1,12 @@
 //go:build !unix
 
-package rotanats
+package folder
 
 import "io/fs"
 
 const (
 	noFollow = 0
-	nonBlock = 0
+	NonBlock = 0
 )
 
 func isLink(error) bool { return false }

@@ -1,0 +1,26 @@
+package address
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+)
+
+// Exposed tells whether other users may read a file that holds a secret, and its mode.
+func Exposed(file string) (mode fs.FileMode, exposed bool) {
+	info, err := os.Stat(file)
+	if err != nil || runtime.GOOS == "windows" {
+		return 0, false // whoever reads it says what is wrong; modes mean nothing there
+	}
+	return info.Mode().Perm(), info.Mode().Perm()&0o077 != 0
+}
+
+// WarnExposed warns of files with secrets that other users may read.
+func (s *Settings) WarnExposed() {
+	for _, file := range []string{s.PasswordFile, s.TokenFile, s.Creds, s.Key} {
+		if mode, exposed := Exposed(file); exposed && file != "" {
+			s.Log.Warn("other users may read this secret: chmod 600", "file", file, "mode", fmt.Sprintf("%04o", mode))
+		}
+	}
+}
