@@ -265,6 +265,9 @@ var (
 	// quotable phrases are the exceptions: another's words, or another thing.
 	quotable = []struct{ file, phrase string }{
 		{"...", "memory allocation"},
+		{"docs/words.md", "never worker or consumer"},
+		{"docs/words.md", "never shard"},
+		{"docs/words.md", "never allocation"},
 		{"internal/record/plan_test.go", "%v allocations"}, // of memory
 		{"README.md", "“worker”"},
 		{"README.md", "“allocation”"},

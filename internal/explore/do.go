@@ -40,7 +40,7 @@ func (w *world) do(m move) *world {
 		p := &w.procs[who]
 		slept := p.state == asleep
 		p.state, p.frozen, p.deaf = up, 0, false
-		// clock-counts-suspend: see newClock.
+		// clock-counts-suspend: see leaseClock.
 		if slept && !rule.ClockCountsSuspend.Off() {
 			w.step(who, &core.Event{Kind: core.Jumped, CountsSuspend: true})
 		}
@@ -176,7 +176,7 @@ func (w *world) pass() {
 		p := &w.procs[i]
 		switch p.state {
 		case asleep:
-			// clock-counts-suspend: see newClock.
+			// clock-counts-suspend: see leaseClock.
 			if rule.ClockCountsSuspend.Off() {
 				p.held += core.Time(tick)
 			}

@@ -100,7 +100,7 @@ func (w *World) wake(h *host) {
 		return
 	}
 	h.paused, h.woke = false, w.now
-	// clock-counts-suspend: see newClock.
+	// clock-counts-suspend: see leaseClock.
 	if h.asleep && rule.ClockCountsSuspend.Off() {
 		h.suspend += w.now - h.pausedAt
 		w.judge(check.Event{Kind: check.Lease, Who: h.who, Until: h.global(h.lease)})
