@@ -112,7 +112,7 @@ func BenchmarkMember(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				src := rotatest.NewMemSource(1, rotatest.Names(partitions)...)
-				m, err := rota.New(rota.Config{Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true, Settle: rota.AtOnce,
+				m, err := rota.New(rota.Config{Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true, QuietTime: rota.AtOnce,
 					Handle: func(context.Context, rota.Message) error { return nil }})
 				if err != nil {
 					b.Fatal(err)

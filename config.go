@@ -72,8 +72,8 @@ type Config struct {
 
 	Lease     time.Duration // 5 s: how long a member that is silent keeps what it owns
 	Heartbeat time.Duration // 2 s: how often the lease is renewed; two, and the tenth of the lease that stopping takes, must fit into it
-	Settle    time.Duration // 100 ms: how long it must be quiet after an arrival, so that a burst is one plan
-	Drain     time.Duration // 30 s: how long a partition may take to stop before its process is ended
+	QuietTime time.Duration // 100 ms: how long it must be quiet after an arrival, so that a burst is one plan
+	StopTime  time.Duration // 30 s: how long a partition may take to stop before its process is ended
 	Grace     time.Duration // 1 s: how long a partition stays away from the member that gave it up
 	Orphan    time.Duration // 30 s: how long Run hopes for the store once its lease is over
 	Return    time.Duration // none: how long the partitions of a member that left or died wait for one of its Name
@@ -119,9 +119,9 @@ func (c *Config) timing() core.Timing {
 		return d
 	}
 	t := core.MakeTiming(or(c.Lease, 5*time.Second), or(c.Heartbeat, 2*time.Second))
-	t.Settle = or(c.Settle, t.Settle)
-	t.SettleMax = max(t.SettleMax, t.Settle)
-	t.Drain = or(c.Drain, t.Drain)
+	t.Quiet = or(c.QuietTime, t.Quiet)
+	t.QuietMax = max(t.QuietMax, t.Quiet)
+	t.StopTime = or(c.StopTime, t.StopTime)
 	t.Grace = or(c.Grace, t.Grace)
 	t.Orphan = or(c.Orphan, t.Orphan)
 	t.Return = or(c.Return, 0)
@@ -204,7 +204,7 @@ func (c *Config) checkTimes() error {
 		v      time.Duration
 		atOnce bool
 	}{
-		{"Lease", c.Lease, false}, {"Heartbeat", c.Heartbeat, false}, {"Settle", c.Settle, true}, {"Drain", c.Drain, false},
+		{"Lease", c.Lease, false}, {"Heartbeat", c.Heartbeat, false}, {"QuietTime", c.QuietTime, true}, {"StopTime", c.StopTime, false},
 		{"Grace", c.Grace, true}, {"Orphan", c.Orphan, true}, {"Return", c.Return, true},
 	} {
 		switch {
@@ -246,8 +246,8 @@ func checkTiming(t core.Timing) error {
 	case 2*t.Heartbeat+t.Margin >= t.Lease:
 		return fmt.Errorf("rota: a heartbeat of %v is too slow for a lease of %v: two heartbeats and the %v it takes to stop must fit into the lease; use a heartbeat below %v or a lease above %v",
 			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, leaseFor(t.Heartbeat))
-	case t.Drain <= t.Margin:
-		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.Drain, t.Margin, t.Lease)
+	case t.StopTime <= t.Margin:
+		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.StopTime, t.Margin, t.Lease)
 	}
 	return nil
 }

@@ -91,28 +91,28 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 		{"two heartbeats do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 4*sec, 2*sec }, "heartbeat of 2s|lease of 4s|the 400ms|below 1.8s|above 4.45s"},
 		{"two heartbeats just do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2250*ms }, "heartbeat of 2.25s|lease of 5s|below 2.25s|above 5s"},
 		{"two heartbeats just fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2249*ms }, ""},
-		{"drain within the time to stop", func(c *rota.Config) { c.Lease, c.Drain = 20*sec, 2*sec }, "drain time of 2s|the 2s|lease of 20s|longer"},
-		{"drain just longer", func(c *rota.Config) { c.Lease, c.Drain = 20*sec, 2001*ms }, ""},
+		{"drain within the time to stop", func(c *rota.Config) { c.Lease, c.StopTime = 20*sec, 2*sec }, "drain time of 2s|the 2s|lease of 20s|longer"},
+		{"drain just longer", func(c *rota.Config) { c.Lease, c.StopTime = 20*sec, 2001*ms }, ""},
 
 		{"negative lease", func(c *rota.Config) { c.Lease = -sec }, "Config.Lease is -1s|cannot be negative"},
 		{"negative heartbeat", func(c *rota.Config) { c.Heartbeat = -2 }, "Config.Heartbeat is -2ns|cannot be negative"},
-		{"negative settle", func(c *rota.Config) { c.Settle = -2 }, "Config.Settle is -2ns|cannot be negative"},
-		{"negative drain", func(c *rota.Config) { c.Drain = -sec }, "Config.Drain is -1s|cannot be negative"},
+		{"negative settle", func(c *rota.Config) { c.QuietTime = -2 }, "Config.QuietTime is -2ns|cannot be negative"},
+		{"negative drain", func(c *rota.Config) { c.StopTime = -sec }, "Config.StopTime is -1s|cannot be negative"},
 		{"negative grace", func(c *rota.Config) { c.Grace = -sec }, "Config.Grace is -1s|cannot be negative"},
 		{"negative orphan", func(c *rota.Config) { c.Orphan = -sec }, "Config.Orphan is -1s|cannot be negative"},
 		{"negative return", func(c *rota.Config) { c.Return = -sec }, "Config.Return is -1s|cannot be negative"},
 		{"return without a name", func(c *rota.Config) { c.Name, c.Return = "", 10*sec }, "Config.Return is 10s|Config.Name is empty|another name"},
 		{"lease at once", func(c *rota.Config) { c.Lease = rota.AtOnce }, "Config.Lease is AtOnce|zero"},
 		{"heartbeat at once", func(c *rota.Config) { c.Heartbeat = rota.AtOnce }, "Config.Heartbeat is AtOnce|zero"},
-		{"drain at once", func(c *rota.Config) { c.Drain = rota.AtOnce }, "Config.Drain is AtOnce|zero"},
+		{"drain at once", func(c *rota.Config) { c.StopTime = rota.AtOnce }, "Config.StopTime is AtOnce|zero"},
 		{"the rest at once", func(c *rota.Config) {
-			c.Settle, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
+			c.QuietTime, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
 		}, ""},
 		{"lease without a unit", func(c *rota.Config) { c.Lease = 5 }, "Config.Lease is 5ns|unit"},
 		{"orphan without a unit", func(c *rota.Config) { c.Orphan = 30 }, "Config.Orphan is 30ns|unit"},
 		{"lease too short", func(c *rota.Config) { c.Lease, c.Heartbeat = 99*ms, 10*ms }, "Config.Lease is 99ms|least is 100ms"},
 		{"shortest lease", func(c *rota.Config) { c.Lease, c.Heartbeat = 100*ms, 40*ms }, ""},
-		{"longest lease", func(c *rota.Config) { c.Lease, c.Drain = 24*time.Hour, 3*time.Hour }, ""},
+		{"longest lease", func(c *rota.Config) { c.Lease, c.StopTime = 24*time.Hour, 3*time.Hour }, ""},
 		{"lease too long", func(c *rota.Config) { c.Lease = 25 * time.Hour }, "Config.Lease is 25h0m0s|most is 24h0m0s"},
 		{"lease that overflows", func(c *rota.Config) { c.Lease = 1<<63 - 1 }, "Config.Lease is|most is"},
 		{"heartbeat that overflows", func(c *rota.Config) { c.Heartbeat = 1<<63 - 1 }, "Config.Heartbeat is|most is"},
@@ -162,11 +162,11 @@ func TestS2_Knobs_Defaults(t *testing.T) {
 	}{
 		{func(*rota.Config) {}, [...]time.Duration{5 * sec, 2 * sec, 100 * ms, 30 * sec, sec, 30 * sec, 0}},
 		{func(c *rota.Config) {
-			c.Settle, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
+			c.QuietTime, c.Grace, c.Orphan, c.Return = rota.AtOnce, rota.AtOnce, rota.AtOnce, rota.AtOnce
 		}, [...]time.Duration{5 * sec, 2 * sec, 0, 30 * sec, 0, 0, 0}},
 		{func(c *rota.Config) {
 			c.Name = "c1"
-			c.Lease, c.Heartbeat, c.Settle, c.Drain, c.Grace, c.Orphan, c.Return = 9*sec, sec, 2*sec, 3*sec, 4*sec, 5*sec, 6*sec
+			c.Lease, c.Heartbeat, c.QuietTime, c.StopTime, c.Grace, c.Orphan, c.Return = 9*sec, sec, 2*sec, 3*sec, 4*sec, 5*sec, 6*sec
 		}, [...]time.Duration{9 * sec, sec, 2 * sec, 3 * sec, 4 * sec, 5 * sec, 6 * sec}},
 	} {
 		cfg := sound()

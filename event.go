@@ -20,8 +20,8 @@ const (
 	EventStart      EventKind = "start"       // the source confirmed it
 	EventRevoke     EventKind = "revoke"      // the plan takes a partition from us
 	EventStop       EventKind = "stop"        // a partition is to be given up
-	EventDrained    EventKind = "drained"     // it has stopped
-	EventPaused     EventKind = "paused"      // no lease: everything has stopped
+	EventStopped    EventKind = "stopped"     // it has stopped
+	EventLapsed     EventKind = "lapsed"      // no lease: everything has stopped
 	EventResumed    EventKind = "resumed"     // the lease is back
 	EventDead       EventKind = "dead"        // this member declared another dead
 	EventEvicted    EventKind = "evicted"     // this member, leading, evicted another
@@ -60,7 +60,7 @@ type Event struct {
 	Plan      uint64 // EventPlan: its number; otherwise the newest plan known, as Gen and Term
 	Gen       uint64
 	Term      uint64
-	Left      time.Duration // what was left of the lease; negative when it was over, zero without one
+	Remaining time.Duration // what was left of the lease; negative when it was over, zero without one
 	About     string        // another member's session
 	Condition Condition     // EventCondition: its code
 	Causes    []Cause       // EventPlan: why it was made

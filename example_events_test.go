@@ -38,5 +38,5 @@ func ExampleMember_Events() {
 		}
 	}
 	// Output:
-	// joined leader plan grant starting start leaving stop drained left
+	// joined leader plan grant starting start leaving stop stopped left
 }

@@ -11,7 +11,7 @@ import (
 // What tests need to reach.
 
 // Hold makes the member call f wherever a stopped process would stand still.
-func (m *Member) Hold(f func()) { m.hold = f }
+func (m *Member) Hold(f func()) { m.testPause = f }
 
 // Jump tells the running session that its host's clocks disagree.
 func (m *Member) Jump() { m.cur.Load().send(core.Event{Kind: core.Jumped}) }
@@ -71,7 +71,7 @@ func CheckTiming(lease, heartbeat, margin time.Duration) error {
 // Timing is what New made of the durations: those of Config, in its order.
 func (m *Member) Timing() [7]time.Duration {
 	t := m.timing
-	return [...]time.Duration{t.Lease, t.Heartbeat, t.Settle, t.Drain, t.Grace, t.Orphan, t.Return}
+	return [...]time.Duration{t.Lease, t.Heartbeat, t.Quiet, t.StopTime, t.Grace, t.Orphan, t.Return}
 }
 
 // Drift sets how far this machine's clocks have come apart.

@@ -175,7 +175,7 @@ func TestHungHandlerAtTheLeaseEndCostsTheProcess(t *testing.T) {
 			c.Store, c.Handle, c.Abort = net, g.hang("c1", boom.end), boom.abort
 		})
 		pass(5 * time.Second)
-		m2, leave2 := g.start("c2", func(c *rota.Config) { c.Drain = time.Minute })
+		m2, leave2 := g.start("c2", func(c *rota.Config) { c.StopTime = time.Minute })
 		started := first(m2, kind(rota.EventStart))
 		pass(100 * time.Millisecond)
 		net.cut()
@@ -443,7 +443,7 @@ func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 					return err
 				}}
 			})
-			drained := first(m1, kind(rota.EventDrained))
+			drained := first(m1, kind(rota.EventStopped))
 			told := first(m1, func(e rota.Event) bool {
 				return e.Condition == rota.ConditionSourceFailed && e.Partition == "q0"
 			})
@@ -492,7 +492,7 @@ func TestSourceThatGetsOnIsNotReleased(t *testing.T) {
 				return errors.New("the connection broke")
 			}}
 		})
-		drained := first(m1, kind(rota.EventDrained))
+		drained := first(m1, kind(rota.EventStopped))
 		pass(time.Minute)
 		if !drained().IsZero() || calls < 500 {
 			t.Errorf("%d calls, given up at %v", calls, drained())

@@ -394,11 +394,11 @@ func TestEventsAreInOrderAndEndWithRun(t *testing.T) {
 			if e.Member != "c1" || len(e.Session) != 16 {
 				t.Errorf("%s is told of %q, session %q", e.Kind, e.Member, e.Session)
 			}
-			if p := slices.Contains([]rota.EventKind{rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventStop, rota.EventDrained}, e.Kind); p != (e.Partition == "q0" && e.Token != 0) {
+			if p := slices.Contains([]rota.EventKind{rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventStop, rota.EventStopped}, e.Kind); p != (e.Partition == "q0" && e.Token != 0) {
 				t.Errorf("%s is about %q@%d", e.Kind, e.Partition, e.Token)
 			}
 		}
-		if got := strings.Join(kinds, " "); got != "joined leader plan grant starting start leaving stop drained left" {
+		if got := strings.Join(kinds, " "); got != "joined leader plan grant starting start leaving stop stopped left" {
 			t.Errorf("told: %s", got)
 		}
 		if last.Before(began) {
@@ -572,9 +572,9 @@ func TestRejoinComesBackUnderANewSession(t *testing.T) {
 				}
 				sessions[e.Session] = true
 			}
-			want, n := "joined store_lost paused store_back fenced", 1
+			want, n := "joined store_lost lapsed store_back fenced", 1
 			if rejoin {
-				want, n = "joined store_lost paused store_back fenced joined leaving left", 2
+				want, n = "joined store_lost lapsed store_back fenced joined leaving left", 2
 			}
 			if got := strings.Join(told, " "); !strings.HasPrefix(got, want) || len(sessions) != n {
 				t.Errorf("rejoin %v: told %s in %d sessions, want %s", rejoin, got, len(sessions), want)

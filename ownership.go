@@ -46,11 +46,11 @@ func (o Ownership) Started() { o.r.confirm() }
 // since.
 func (o Ownership) Check() error { return o.r.check() }
 
-// Left is how long the lease still lasts, zero once Check would return ErrLost.
+// Remaining is how long the lease still lasts, zero once Check would return ErrLost.
 // It is for whoever must end work in another process in time: note the clock,
 // then ask, and add the two. A freeze in between makes the sum too early, never
 // too late.
-func (o Ownership) Left() time.Duration { return o.r.left() }
+func (o Ownership) Remaining() time.Duration { return o.r.remaining() }
 
 // Settle runs f, which tells the broker that messages are done, if the
 // partition is still ours.

@@ -77,8 +77,8 @@ func (r *run) end(now bool, because string) {
 // counts suspend. A watchdog alone lets a process that wakes from a freeze act
 // before the watchdog does.
 func (r *run) check() error {
-	if r.s.m.hold != nil {
-		r.s.m.hold()
+	if r.s.m.testPause != nil {
+		r.s.m.testPause()
 	}
 	// The clocks before the lease: the loop takes the lease back before it says
 	// that it knows of a sleep.
@@ -91,7 +91,7 @@ func (r *run) check() error {
 	return nil
 }
 
-func (r *run) left() time.Duration {
+func (r *run) remaining() time.Duration {
 	if r.check() != nil {
 		return 0
 	}
@@ -107,10 +107,10 @@ func (r *run) confirm() {
 
 func (r *run) progress(n int) { r.moved.Add(int64(n)) }
 
-func (r *run) asked() bool { return r.told() || r.lost.Load() || r.ctx.Err() != nil }
+func (r *run) asked() bool { return r.stopAsked() || r.lost.Load() || r.ctx.Err() != nil }
 
-// told: it was told to stop.
-func (r *run) told() bool {
+// stopAsked tells whether it was asked to stop.
+func (r *run) stopAsked() bool {
 	select {
 	case <-r.stop:
 		return true
@@ -127,7 +127,7 @@ func (r *run) live() {
 		r.lost.Store(true) // for whoever kept the Ownership: the next owner may start now
 		r.cancel()
 		r.turn.Leave()
-		r.s.tellRun(EventDrained, r, because)
+		r.s.tellRun(EventStopped, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
 	}()
 	fails, wait := 0, firstBackoff

@@ -507,8 +507,8 @@ func (p *proc) told(e rota.Event) {
 		w.say("%s declares %s dead", p.label, about())
 	case rota.EventEvicted:
 		w.say("%s evicts %s", p.label, about())
-	case rota.EventPaused:
-		w.say("%s pauses: no lease", p.label)
+	case rota.EventLapsed:
+		w.say("%s lapses: no lease", p.label)
 	case rota.EventResumed:
 		w.say("%s resumes: its lease is back", p.label)
 		w.judge(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})

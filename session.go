@@ -272,7 +272,7 @@ const moment = time.Millisecond
 // stopping: more than n partitions were told to stop.
 func (s *session) stopping(n int) bool {
 	for _, r := range s.runs {
-		if r.told() {
+		if r.stopAsked() {
 			n--
 		}
 	}
@@ -281,8 +281,8 @@ func (s *session) stopping(n int) bool {
 
 // step gives the core events and does what it says.
 func (s *session) step(evs ...core.Event) {
-	if s.m.hold != nil {
-		s.m.hold()
+	if s.m.testPause != nil {
+		s.m.testPause()
 	}
 	refused := false
 	for i := range evs {

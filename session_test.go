@@ -113,7 +113,7 @@ func TestClocksThatComeApartCostTheLease(t *testing.T) {
 		events := m.Events(t.Context())
 		g.wg.Go(func() {
 			for e := range events {
-				if e.Kind == rota.EventPaused || e.Kind == rota.EventResumed {
+				if e.Kind == rota.EventLapsed || e.Kind == rota.EventResumed {
 					told = append(told, e.Kind)
 				}
 			}
@@ -123,7 +123,7 @@ func TestClocksThatComeApartCostTheLease(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		leave()
 		g.wg.Wait()
-		if len(told) != 2 || told[0] != rota.EventPaused || told[1] != rota.EventResumed {
+		if len(told) != 2 || told[0] != rota.EventLapsed || told[1] != rota.EventResumed {
 			t.Errorf("told %v, want one pause and one resume", told)
 		}
 	})

@@ -83,7 +83,7 @@ func (x *exclusive) begin(member string, own rota.Ownership) {
 	}
 	for other, theirs := range x.by[own.Partition()] {
 		if theirs.Check() == nil {
-			x.add("%v: %s starts %v while %s has a lease on it for another %v", time.Since(x.began), member, own, other, theirs.Left())
+			x.add("%v: %s starts %v while %s has a lease on it for another %v", time.Since(x.began), member, own, other, theirs.Remaining())
 		}
 	}
 	x.by[own.Partition()][member] = own
@@ -260,7 +260,7 @@ func oversleeps(t *testing.T) error {
 	if err := old.Settle(func() error { return nil }); !errors.Is(err, rota.ErrLost) {
 		f.add("a settlement after the sleep: %v, want ErrLost", err)
 	}
-	if left := old.Left(); left != 0 {
+	if left := old.Remaining(); left != 0 {
 		f.add("%v of the lease left after the sleep", left)
 	}
 	pass(20 * time.Second)
@@ -289,7 +289,7 @@ func TestClocksThatDriftSlowlyCostNothing(t *testing.T) {
 		began := time.Now()
 		g.prepare = func(m *rota.Member) { m.Inexact(func() time.Duration { return time.Since(began) / 2000 }) } // the most that NTP slews by
 		m, leave := g.start("c1", nil)
-		paused := first(m, kind(rota.EventPaused))
+		paused := first(m, kind(rota.EventLapsed))
 		pass(time.Hour)
 		if at := paused(); !at.IsZero() {
 			t.Errorf("paused after %v", at.Sub(began))
@@ -592,7 +592,7 @@ func asksBusy(t *testing.T) error {
 			own.Started()
 			time.Sleep(time.Second)
 			net.cut()
-			freeze.Store(int64(own.Left() + 100*time.Millisecond))
+			freeze.Store(int64(own.Remaining() + 100*time.Millisecond))
 			deliver(ctx, rota.Message{})
 			return nil
 		}}

@@ -108,9 +108,9 @@ func TestAHandlerKnowsItsOwnership(t *testing.T) {
 		_, leave := g.start("c1", func(c *rota.Config) {
 			c.Handle = func(_ context.Context, msg rota.Message) error {
 				kept = msg.Ownership()
-				if err := kept.Check(); err != nil || kept.Left() <= 0 || kept.Left() > 5*time.Second ||
+				if err := kept.Check(); err != nil || kept.Remaining() <= 0 || kept.Remaining() > 5*time.Second ||
 					kept.Partition() != msg.Partition || kept.Token() != msg.Token || kept.Session() != msg.Session {
-					t.Errorf("the ownership of %+v is %v, with %v left: %v", msg, kept, kept.Left(), err)
+					t.Errorf("the ownership of %+v is %v, with %v left: %v", msg, kept, kept.Remaining(), err)
 				}
 				return nil
 			}
@@ -121,8 +121,8 @@ func TestAHandlerKnowsItsOwnership(t *testing.T) {
 		}
 		leave()
 		g.wg.Wait()
-		if err := kept.Check(); err != rota.ErrLost || kept.Left() != 0 {
-			t.Errorf("after the member left: %v, %v left", err, kept.Left())
+		if err := kept.Check(); err != rota.ErrLost || kept.Remaining() != 0 {
+			t.Errorf("after the member left: %v, %v left", err, kept.Remaining())
 		}
 	})
 }
@@ -131,8 +131,8 @@ func TestAHandlerKnowsItsOwnership(t *testing.T) {
 // it anything is harmless.
 func TestAMessageOfNobodyHasAnEndedOwnership(t *testing.T) {
 	own := rota.Message{Partition: "q0"}.Ownership()
-	if err := own.Check(); err != rota.ErrLost || own.Left() != 0 {
-		t.Errorf("%v, %v left", err, own.Left())
+	if err := own.Check(); err != rota.ErrLost || own.Remaining() != 0 {
+		t.Errorf("%v, %v left", err, own.Remaining())
 	}
 	if err := own.Settle(func() error { t.Error("settled"); return nil }); err != rota.ErrLost {
 		t.Errorf("Settle: %v", err)

@@ -29,7 +29,7 @@ func (s *session) stamp(e Event) Event {
 	}
 	e.Gen, e.Term = s.gen.Load(), s.term.Load()
 	if until := s.lease.Load(); until != 0 {
-		e.Left = core.Time(until).Sub(s.m.now())
+		e.Remaining = core.Time(until).Sub(s.m.now())
 	}
 	return e
 }
@@ -139,8 +139,8 @@ func (s *session) note(a *core.Action) {
 		e.Kind = EventDead
 	case core.NoteEvicted:
 		e.Kind = EventEvicted
-	case core.NotePaused:
-		e.Kind = EventPaused
+	case core.NoteLapsed:
+		e.Kind = EventLapsed
 	case core.NoteResumed:
 		e.Kind = EventResumed
 	case core.NoteLeaving:

@@ -57,7 +57,7 @@ func TestTraceTellsEveryMessageAndLease(t *testing.T) {
 		if err := leave(); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := n.of("q0"), "grant starting start handle handled error handle handled settled stop drained"; got != want {
+		if got, want := n.of("q0"), "grant starting start handle handled error handle handled settled stop stopped"; got != want {
 			t.Errorf("told of q0: %s\nwant %s", got, want)
 		}
 		leases := 0
@@ -70,8 +70,8 @@ func TestTraceTellsEveryMessageAndLease(t *testing.T) {
 					t.Errorf("the failure is told as %+v", e)
 				}
 			}
-			if e.Partition != "" && (e.Left <= 0 || e.Left > 5*time.Second) {
-				t.Errorf("%s with %v of the lease left", e.Kind, e.Left)
+			if e.Partition != "" && (e.Remaining <= 0 || e.Remaining > 5*time.Second) {
+				t.Errorf("%s with %v of the lease left", e.Kind, e.Remaining)
 			}
 		}
 		if leases < 3 {
@@ -88,7 +88,7 @@ func TestTraceIsQuietAboutMessagesUnlessAsked(t *testing.T) {
 		g.src.Publish("q0", []byte("one"))
 		pass(5 * time.Second)
 		leave()
-		if got, want := n.of("q0"), "grant starting start stop drained"; got != want || g.count["q0"] != 1 {
+		if got, want := n.of("q0"), "grant starting start stop stopped"; got != want || g.count["q0"] != 1 {
 			t.Errorf("told of q0: %s, %d handled", got, g.count["q0"])
 		}
 		for _, e := range n.all {
@@ -124,8 +124,8 @@ func TestTraceTellsWhenASettlementBegan(t *testing.T) {
 		for _, e := range n.all {
 			if e.Kind == rota.EventSettled {
 				settled++
-				if !e.Time.Equal(began) || e.Left < 2*time.Second {
-					t.Errorf("told %v after it began, with %v of the lease left", e.Time.Sub(began), e.Left)
+				if !e.Time.Equal(began) || e.Remaining < 2*time.Second {
+					t.Errorf("told %v after it began, with %v of the lease left", e.Time.Sub(began), e.Remaining)
 				}
 			}
 		}
@@ -143,7 +143,7 @@ func TestTraceTellsARevoke(t *testing.T) {
 		pass(time.Second)
 		_, leave2 := g.start("c2", nil)
 		pass(2 * time.Second)
-		if got := n.of("q0") + "; " + n.of("q1"); strings.Count(got, "revoke stop drained") != 1 {
+		if got := n.of("q0") + "; " + n.of("q1"); strings.Count(got, "revoke stop stopped") != 1 {
 			t.Errorf("told: %s", got)
 		}
 		leave2()
@@ -165,23 +165,23 @@ func TestLeftIsTheRestOfTheLeaseAndZeroAfterIt(t *testing.T) {
 				case <-o.Stop():
 				case <-ctx.Done():
 				}
-				atEnd = o.Left()
+				atEnd = o.Remaining()
 				return nil
 			})
 		})
 		pass(3 * time.Second)
-		before := own.Left()
+		before := own.Remaining()
 		if before <= 0 || before > 5*time.Second {
 			t.Errorf("%v left while the store answers", before)
 		}
 		net.cut()
 		pass(time.Second)
-		if got := own.Left(); got >= before || got <= 0 {
+		if got := own.Remaining(); got >= before || got <= 0 {
 			t.Errorf("%v left a second after the cut, %v before", got, before)
 		}
 		pass(5 * time.Second)
-		if atEnd != 0 || own.Left() != 0 {
-			t.Errorf("%v left when it was cancelled, %v after it ended", atEnd, own.Left())
+		if atEnd != 0 || own.Remaining() != 0 {
+			t.Errorf("%v left when it was cancelled, %v after it ended", atEnd, own.Remaining())
 		}
 		net.heal()
 		leave()

@@ -54,8 +54,8 @@ func (w *play) Do(c scenario.Command) error {
 			}
 		}
 		return nil
-	case "settle":
-		return w.settle()
+	case "stabilize":
+		return w.stabilize()
 	case "advance":
 		d, err := time.ParseDuration(c.Args[0])
 		time.Sleep(d)
@@ -103,8 +103,8 @@ func setting(c *rota.Config, k, v string) {
 		c.Lease = d
 	case "heartbeat":
 		c.Heartbeat = d
-	case "drain":
-		c.Drain = d
+	case "stop-time":
+		c.StopTime = d
 	case "orphan":
 		c.Orphan = d
 	case "return":
@@ -116,8 +116,8 @@ func setting(c *rota.Config, k, v string) {
 	}
 }
 
-// settle waits until everything that should run is owned and started.
-func (w *play) settle() error {
+// stabilize waits until everything that should run is owned and started.
+func (w *play) stabilize() error {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		time.Sleep(10 * time.Millisecond)
@@ -127,7 +127,7 @@ func (w *play) settle() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("does not settle within two minutes: %s", why)
+			return fmt.Errorf("does not come to rest within two minutes: %s", why)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 		}
 		p.leaves = true
 		p.cancel()
-	case "freeze", "suspend":
+	case "sigstop", "suspend":
 		p.freeze()
 	case "wake":
 		p.wake()

@@ -221,7 +221,7 @@ func (h *hand) hear(e rota.Event) {
 	switch e.Kind {
 	case rota.EventStart:
 		h.held++
-	case rota.EventDrained:
+	case rota.EventStopped:
 		h.held--
 	}
 }

@@ -175,7 +175,7 @@ func judgeLines(lines []seen) *finding {
 		leaders: map[uint64]*seen{}, order: map[ownership]uint64{}, handled: map[ownership]map[uint64]bool{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
 	for i := range lines {
 		l := &lines[i]
-		if l.Event == "drained" {
+		if l.Event == "stopped" {
 			j.ends[ownership{l.Partition, l.Session, l.Token}] = l
 		}
 		j.number(l)
@@ -264,7 +264,7 @@ func (j *judge) extend(l *seen, until int64) {
 }
 
 func (j *judge) take(l *seen) {
-	if l.Lease > 0 && l.Event != "drained" && l.Session != "" {
+	if l.Lease > 0 && l.Event != "stopped" && l.Session != "" {
 		j.extend(l, l.Lease)
 	}
 	own := ownership{l.Partition, l.Session, l.Token}
@@ -278,7 +278,7 @@ func (j *judge) take(l *seen) {
 		j.leaders[l.Term] = l
 	case "grant":
 		j.grant(l, own)
-	case "drained":
+	case "stopped":
 		j.see(l, check.Event{Kind: check.Stop})
 	case "resumed":
 		j.see(l, check.Event{Kind: check.Resume})

@@ -190,7 +190,7 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 
 func FuzzEventLine(f *testing.F) {
 	f.Add([]byte(`{"v":2,"t":"2026-11-15T05:30:14.27989961Z","boot_ns":1,"event":"grant","group":"g","member":"c1","session":"4a","partition":"p0","token":"3","lease_ns":9}`))
-	f.Add([]byte(`{"v":2,"event":"drained","session":"4a","partition":"p0","token":"18446744073709551615","boot_ns":9223372036854775807}`))
+	f.Add([]byte(`{"v":2,"event":"stopped","session":"4a","partition":"p0","token":"18446744073709551615","boot_ns":9223372036854775807}`))
 	f.Add([]byte(`{"v":2,"event":"handle","session":"","partition":"p0","token":"1"}`))
 	f.Add([]byte(`{"v":2,"event":"accept","session":"s","partition":"p0","token":"1","message":"99999999999999999999999"}`))
 	f.Add([]byte(`{"v":1,"event":"grant","session":"s","partition":"p0","token":1}`))

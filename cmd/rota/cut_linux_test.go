@@ -95,8 +95,8 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 		code         int
 		story        []string
 	}{
-		{"healed", "30s", true, exitFenced, []string{"store_lost", "stop", "drained", "paused", "store_back", "fenced"}},
-		{"never healed", "0s", false, exitOrphaned, []string{"store_lost", "stop", "drained", "orphaned"}},
+		{"healed", "30s", true, exitFenced, []string{"store_lost", "stop", "stopped", "lapsed", "store_back", "fenced"}},
+		{"never healed", "0s", false, exitOrphaned, []string{"store_lost", "stop", "stopped", "orphaned"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			address := freePort(t)

@@ -118,7 +118,7 @@ func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
 		return fmt.Sprintf("%s is being taken from %s, which was told to stop.", p.Name, owner)
 	}
 	switch p.Reason {
-	case "paused":
+	case "lapsed":
 		return fmt.Sprintf("%s is paused by order: nobody runs it until rota resume %s.", p.Name, p.Name)
 	case "removed":
 		return p.Name + " was removed: nobody runs it any more. rota partitions add brings it back."

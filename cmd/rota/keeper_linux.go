@@ -46,7 +46,7 @@ type running struct {
 }
 
 // A leaseholder tells how long it may still act: an ownership.
-type leaseholder interface{ Left() time.Duration }
+type leaseholder interface{ Remaining() time.Duration }
 
 // startKeeper starts the watchdog: this binary, in a session of its own, so that
 // neither the terminal nor whoever stops rota's processes reaches it.
@@ -325,7 +325,7 @@ func (k *keeper) enter(r *running) (int, error) {
 // The clock is read first: see Ownership.Left.
 func (k *keeper) until(by leaseholder) int64 {
 	now := clock.Boot()
-	left := by.Left()
+	left := by.Remaining()
 	// clock-before-lease: The clock is read before the remaining lease that is added to it.
 	// Without it: The agent is frozen between the two. The command's time is counted from
 	// the later clock and outlasts the lease by as long as the freeze.

@@ -18,7 +18,7 @@ type stalled struct {
 	end, freeze time.Duration
 }
 
-func (s stalled) Left() time.Duration {
+func (s stalled) Remaining() time.Duration {
 	left := s.end - clock.Boot()
 	time.Sleep(s.freeze)
 	return left

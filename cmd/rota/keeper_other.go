@@ -13,7 +13,7 @@ import (
 
 type keeper struct{ holds string }
 
-type leaseholder interface{ Left() time.Duration }
+type leaseholder interface{ Remaining() time.Duration }
 
 type command struct {
 	about     string

@@ -100,7 +100,7 @@ func (v *live) take(h happening) {
 		v.gather(l.T, l.Member+" runs ", "", item)
 	case "stop":
 		v.gather(l.T, l.Member+" gives up ", ": "+cmp.Or(l.Because, "asked to"), item)
-	case "drained": // that it is to stop was told
+	case "stopped": // that it is to stop was told
 	default:
 		if text := l.Say(v.name); text != "" {
 			v.tell(l.T, l.Member+" "+text)

@@ -89,7 +89,7 @@ func TestWhatOthersWroteIsTameInTables(t *testing.T) {
 }
 
 func TestWhatOthersWroteIsTameInWords(t *testing.T) {
-	for _, event := range []string{"joined", "leader", "plan", "start", "stop", "drained", "paused", "dead", "evicted", "fenced", "store_lost", "condition", "error", "missed", "gone"} {
+	for _, event := range []string{"joined", "leader", "plan", "start", "stop", "stopped", "lapsed", "dead", "evicted", "fenced", "store_lost", "condition", "error", "missed", "gone"} {
 		l := line.Line{Event: event, Member: hostile, Session: hostile, Partition: hostile, Because: hostile, About: hostile, Message: hostile}
 		text := l.Say(func(s string) string { return "session " + s })
 		if tame(t, event, text); text == "" || strings.Contains(text, "\n") {

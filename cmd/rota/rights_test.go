@@ -141,7 +141,7 @@ func TestRolesDoWhatTheyShould(t *testing.T) {
 	if code, out := s.rota("orders-operator", "pause", "orders.0"); code != 0 {
 		t.Errorf("operator: exit %d: %s", code, out)
 	}
-	until(t, "m1 to stop what is paused", func() bool { return m1.count(rota.EventDrained) == 1 })
+	until(t, "m1 to stop what is paused", func() bool { return m1.count(rota.EventStopped) == 1 })
 	if code, out := s.rota("orders-operator", "resume", "orders.0"); code != 0 {
 		t.Errorf("operator: exit %d: %s", code, out)
 	}

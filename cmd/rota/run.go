@@ -263,7 +263,7 @@ func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Sour
 func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Config {
 	cfg := rota.Config{Group: f.group, Store: store, Source: src, Name: f.name, Labels: f.labels,
 		Strategy: rota.Strategy(f.strategy), Mode: rota.Mode(f.rebalance),
-		Lease: f.lease, Heartbeat: f.heartbeat, Settle: f.settle, Drain: f.drain, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
+		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.settle, StopTime: f.drain, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
 		Rejoin: f.rejoin, NewGroup: f.newGroup}
 	if f.own == "" {
 		cfg.Handle = h.handle()

@@ -19,7 +19,7 @@ import (
 // lasting is a lease that lasts until an instant of CLOCK_BOOTTIME.
 type lasting time.Duration
 
-func (l lasting) Left() time.Duration { return max(time.Duration(l)-clock.Boot(), 0) }
+func (l lasting) Remaining() time.Duration { return max(time.Duration(l)-clock.Boot(), 0) }
 
 const forLong = lasting(1 << 62)
 
@@ -163,7 +163,7 @@ type renewed struct {
 	more  func() time.Duration
 }
 
-func (r *renewed) Left() time.Duration { return max(r.more()-clock.Boot(), 0) }
+func (r *renewed) Remaining() time.Duration { return max(r.more()-clock.Boot(), 0) }
 
 func TestCommandsEndWhenAsked(t *testing.T) {
 	k := keep(t, time.Millisecond)

@@ -192,7 +192,7 @@ func TestLeaseLongerThanAnElection(t *testing.T) {
 		wg.Go(func() {
 			for e := range events {
 				switch e.Kind {
-				case rota.EventPaused, rota.EventFenced, rota.EventDead:
+				case rota.EventLapsed, rota.EventFenced, rota.EventDead:
 					t.Errorf("%s: %s %s", name, e.Kind, e.Because)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 // settle is the part of leading that turns many changes into one plan without
 // paying a fixed delay: arrivals are followed by a short quiet time, and a death
 // asks who else is overdue, once, and waits for just those.
-type settle struct {
+type burst struct {
 	quiet    Time // no plan before
 	since    Time // first news that no plan has answered yet; Never if none
 	open     bool // a snapshot of suspects is open
@@ -21,12 +21,12 @@ type settle struct {
 }
 
 // news: something arrived that more may follow.
-func (n *Node) news() { n.newsFor(n.cfg.Settle) }
+func (n *Node) news() { n.newsFor(n.cfg.Quiet) }
 
 func (n *Node) newsFor(q time.Duration) {
-	s := &n.lead.settle
+	s := &n.lead.burst
 	s.since = min(s.since, n.now)
-	until := min(n.now.Add(q), s.since.Add(n.cfg.SettleMax))
+	until := min(n.now.Add(q), s.since.Add(n.cfg.QuietMax))
 	// quiet-after-arrivals: An arrival is followed by a short quiet time before the next
 	// plan.
 	// Without it: Five members start together, and each arrival is answered by a plan:
@@ -41,7 +41,7 @@ func (n *Node) newsFor(q time.Duration) {
 // by now; nobody is added later, or two members that flap could stall the plan
 // for ever.
 func (n *Node) death() {
-	s := &n.lead.settle
+	s := &n.lead.burst
 	// wait-for-suspects: After a death the plan waits for the members that are overdue at
 	// that instant.
 	// Without it: C2 and C3 die together. C2 is declared dead first, and a plan is made;
@@ -68,21 +68,21 @@ func (n *Node) death() {
 // clear: m was just seen in a new version. Whoever beats or is no longer LIVE is
 // no suspect.
 func (l *lead) clear(m *record.Member) {
-	if i := slices.Index(l.settle.suspects, m.Session); i >= 0 {
-		l.settle.suspects = slices.Delete(l.settle.suspects, i, i+1)
+	if i := slices.Index(l.burst.suspects, m.Session); i >= 0 {
+		l.burst.suspects = slices.Delete(l.burst.suspects, i, i+1)
 	}
 }
 
-func (l *lead) suspects(s record.Session) bool { return slices.Contains(l.settle.suspects, s) }
+func (l *lead) suspects(s record.Session) bool { return slices.Contains(l.burst.suspects, s) }
 
 // planned closes the books: p answers all news so far, unless someone in sight
 // is not in it yet.
 func (n *Node) planned() {
-	s := &n.lead.settle
+	s := &n.lead.burst
 	n.lead.tried = 0
 	s.open, s.suspects = false, s.suspects[:0]
 	for i := range n.peers {
-		if q := &n.peers[i]; q.told == toldLive && q.is(record.Live) && !q.planned {
+		if q := &n.peers[i]; q.noticed == noticedLive && q.is(record.Live) && !q.planned {
 			return
 		}
 	}
@@ -90,8 +90,8 @@ func (n *Node) planned() {
 }
 
 // close forgets all news: nothing is left to plan for.
-func (s *settle) close() {
-	*s = settle{since: Never, suspects: s.suspects[:0]}
+func (s *burst) close() {
+	*s = burst{since: Never, suspects: s.suspects[:0]}
 }
 
 // notice takes every change of state of every member as news, once.
@@ -99,8 +99,8 @@ func (n *Node) notice() {
 	if !n.all || n.lead.taking || n.plan == nil {
 		return // not everybody is in sight yet
 	}
-	if !n.Leads() && n.lead.settle.open && !n.liveDiffers() {
-		n.lead.settle.close()
+	if !n.Leads() && n.lead.burst.open && !n.liveDiffers() {
+		n.lead.burst.close()
 	}
 	for i := range n.peers {
 		p := &n.peers[i]
@@ -109,57 +109,57 @@ func (n *Node) notice() {
 		}
 		in := p.planned
 		switch st := p.rec.State; {
-		case st == record.Live && p.told == toldNothing:
+		case st == record.Live && p.noticed == noticedNothing:
 			if !in {
-				if n.held(p) {
+				if n.heldTwin(p) {
 					continue
 				}
 				if n.longLease(p) {
 					if n.Leads() {
-						p.told = toldLong
+						p.noticed = noticedLong
 						n.do(Action{Do: DoNote, Note: NoteLongLease, Who: p.session})
 					}
 					continue
 				}
 				n.news()
-				n.lead.settle.why |= WhyJoined
+				n.lead.burst.why |= WhyJoined
 				if n.Leads() && n.namesake(p) {
 					n.do(Action{Do: DoNote, Note: NoteTwins, Who: p.session})
 				}
 			}
-			p.told = toldLive
+			p.noticed = noticedLive
 		case st == record.Live:
-		case p.told == toldLive || p.told != toldGone && in:
+		case p.noticed == noticedLive || p.noticed != noticedGone && in:
 			n.noticeEnd(p)
 		default:
-			p.told = toldGone
+			p.noticed = noticedGone
 		}
 	}
 }
 
 func (n *Node) noticeEnd(p *peer) {
-	p.told = toldGone
+	p.noticed = noticedGone
 	switch p.rec.State {
 	case record.Dead:
-		n.lead.settle.why |= WhyDied
+		n.lead.burst.why |= WhyDied
 		if p.rec.Proof {
 			n.newsFor(n.cfg.Guard)
 		} else {
 			n.death()
 		}
 	case record.Evicted:
-		n.lead.settle.why |= WhyEvicted
+		n.lead.burst.why |= WhyEvicted
 		n.news()
 	default:
-		n.lead.settle.why |= WhyLeft
+		n.lead.burst.why |= WhyLeft
 		n.news()
 	}
 }
 
-// settled tells whether the time for a plan has come: quiet has passed and no
+// burstOver tells whether the time for a plan has come: quiet has passed and no
 // suspect is left.
-func (n *Node) settled() bool {
-	s := &n.lead.settle
+func (n *Node) burstOver() bool {
+	s := &n.lead.burst
 	// suspects-once: see death.
 	if rule.SuspectsOnce.Off() && s.open {
 		n.death()
@@ -181,10 +181,10 @@ func (n *Node) settled() bool {
 	return n.reached(s.quiet) && len(s.suspects) == 0
 }
 
-// held: a live session whose name belongs to another live session waits until
+// heldTwin: a live session whose name belongs to another live session waits until
 // that one ends, whose place it then takes, or is seen to beat later than any
 // beat that was on its way: then they are two.
-func (n *Node) held(p *peer) bool {
+func (n *Node) heldTwin(p *peer) bool {
 	// twin-waits: A second session of a name waits until the first has ended, or is seen to
 	// beat later.
 	// Without it: C2 is killed and started again. Both sessions count as members until the

@@ -107,7 +107,7 @@ type Node struct {
 	// The plan as last seen, and as last applied.
 	plan    *record.Plan
 	cell    planCell
-	mine    []record.Held // my rows in the plan applied
+	mine    []record.OwnRow // my rows in the plan applied
 	ackInc  uint32
 	ackGen  uint64
 	inc     uint32 // incarnation this session belongs to; 0 before the first plan
@@ -247,7 +247,7 @@ func (n *Node) Obituary() (m *record.Member, prev Rev) {
 	n.own.state = record.Left
 	n.own.seq++
 	m = n.compose()
-	m.Draining, m.Starting = nil, nil
+	m.Stopping, m.Starting = nil, nil
 	if n.Leads() {
 		m.Bug = n.plan.Decided
 	}

@@ -32,7 +32,7 @@ type peerRef struct {
 // nil when nothing is to be changed. All goes into one compare-and-set.
 func (n *Node) draft() *record.Plan {
 	l, cur := &n.lead, n.plan
-	if n.spellbound() || cur.Hold && (!n.heldLong() || !n.rosterKnown()) {
+	if n.blockedByBug() || cur.Hold && (!n.heldLong() || !n.rosterKnown()) {
 		return nil
 	}
 	if n.ownersAbsent() {
@@ -52,7 +52,7 @@ func (n *Node) draft() *record.Plan {
 	d.release()
 	if n.rosterKnown() {
 		if why, wanted := d.wanted(); !wanted {
-			l.settle.close()
+			l.burst.close()
 		} else if d.due() {
 			d.replan(why)
 		}
@@ -70,7 +70,7 @@ func (n *Node) draft() *record.Plan {
 	l.scratch.rows = d.rows
 	if d.planned {
 		l.planAt = n.now
-		l.settle.close()
+		l.burst.close()
 	} else {
 		l.tried = 0
 	}
@@ -199,7 +199,7 @@ func (d *draft) release() {
 			d.free(r)
 		case p.rec == nil:
 		case r.State == record.Revoking:
-			stopped := acked(n.plan, p.rec, r.Rev) && !has(p.rec.Draining, id)
+			stopped := acked(n.plan, p.rec, r.Rev) && !has(p.rec.Stopping, id)
 			// stop-ack: A revoked partition is free only when its owner has confirmed that
 			// it stopped, or has ended.
 			// Without it: C1 is told to stop q, and its handler still works. The leader
@@ -207,7 +207,7 @@ func (d *draft) release() {
 			if stopped || p.over() || rule.StopAck.Off() {
 				d.free(r)
 			}
-		case p.over() && n.seat(p):
+		case p.over() && n.reserved(p):
 			r.To, r.Reason = r.Owner, record.Returning
 			d.free(r)
 		case n.gaveUpRow(p.rec, id, r):
@@ -227,7 +227,7 @@ func (n *Node) graceFor(id record.ID, who record.Session) {
 
 func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
 	return slices.ContainsFunc(m.GaveUp, func(g record.GaveUp) bool { return g.ID == id && g.Token == r.Token }) &&
-		!has(m.Draining, id)
+		!has(m.Stopping, id)
 }
 
 // rosterKnown: there is a roster to plan with. It should say what source and
@@ -252,7 +252,7 @@ func (n *Node) rosterRight() bool {
 // wanted tells whether there is something to plan for, and what.
 func (d *draft) wanted() (Why, bool) {
 	n, cur := d.n, d.n.plan
-	why, want := n.lead.settle.why|n.lead.tried, n.liveDiffers()
+	why, want := n.lead.burst.why|n.lead.tried, n.liveDiffers()
 	if want && why == 0 {
 		why = WhyLeft
 	}
@@ -272,7 +272,7 @@ func (d *draft) wanted() (Why, bool) {
 func (n *Node) liveDiffers() bool {
 	live := 0
 	for i := range n.peers {
-		if p := &n.peers[i]; n.counts(p) || n.seat(p) {
+		if p := &n.peers[i]; n.counts(p) || n.reserved(p) {
 			if !p.planned {
 				return true
 			}
@@ -318,7 +318,7 @@ func (d *draft) stranded(r *record.Row, late bool) bool {
 // aimed anew.
 func (d *draft) due() bool {
 	n := d.n
-	if !n.settled() {
+	if !n.burstOver() {
 		return false
 	}
 	// eager-distance: An eager plan keeps a distance of one lease from the one before.
@@ -368,7 +368,7 @@ func (d *draft) members() []record.Session {
 			h.line = int32(len(out))
 			p.line = h.line
 			out = append(out, h.session)
-		} else if n.counts(p) || n.seat(p) {
+		} else if n.counts(p) || n.reserved(p) {
 			p.line = int32(len(out))
 			out = append(out, s)
 		}

@@ -173,7 +173,7 @@ const (
 	NotePlan                  // I made a plan: Moved, Placed, Why
 	NoteDead                  // I declared Who dead
 	NoteEvicted               // I evicted Who
-	NotePaused                // my lease ran out; all stopped
+	NoteLapsed                // my lease ran out; all stopped
 	NoteResumed               // my lease is back
 	NoteLeaving               // I am leaving
 	NoteTwins                 // Who has the name of another live member

@@ -214,7 +214,7 @@ func hostileRecord(rng *rand.Rand) []byte {
 			Bug: rng.Uint64N(4)}
 		if rng.IntN(2) == 0 {
 			m.GaveUp = []record.GaveUp{{ID: 1, Token: record.MakeToken(5, 1)}}
-			m.Draining = []record.ID{0, 900}
+			m.Stopping = []record.ID{0, 900}
 		}
 		rec = m
 	}

@@ -12,7 +12,7 @@ import (
 // lead is what only a leader (and, for settle, a deputy) needs. All of it but
 // settle starts from nothing with each leader.
 type lead struct {
-	settle settle
+	burst burst
 
 	taking    bool // claimed, re-reading everything before the first plan
 	ready     bool
@@ -57,14 +57,14 @@ type grace struct {
 }
 
 func newLead() lead {
-	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, settle: settle{since: Never}}
+	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never}}
 }
 
 // resign forgets everything of a leadership but what a deputy knows as well.
 func (l *lead) resign() {
-	s, p, sc := l.settle, l.planner, l.scratch
+	s, p, sc := l.burst, l.planner, l.scratch
 	*l = newLead()
-	l.settle, l.planner, l.scratch = s, p, sc
+	l.burst, l.planner, l.scratch = s, p, sc
 }
 
 // takeOver begins a leadership. What others told the former leader is not known
@@ -81,8 +81,8 @@ func (n *Node) takeOver() {
 	n.do(Action{Do: DoNote, Note: NoteLead})
 }
 
-// tookList takes a listing of all member records.
-func (n *Node) tookList(ev *Event) {
+// tookMembers takes a listing of all member records.
+func (n *Node) tookMembers(ev *Event) {
 	c := &n.list
 	c.flight = NoVerb
 	if ev.Outcome != OK {
@@ -217,8 +217,8 @@ func (n *Node) checkBug() {
 	n.do(Action{Do: DoNote, Note: NoteBug, Who: n.peers[i].session})
 }
 
-// spellbound: still facing the plan that the last leader broke on.
-func (n *Node) spellbound() bool {
+// blockedByBug: still facing the plan that the last leader broke on.
+func (n *Node) blockedByBug() bool {
 	l := &n.lead
 	if l.bugSeen && (ordersVer(n.orders) != l.bugVer || !slices.Equal(n.live(l.scratch.live[:0]), l.bugLive)) {
 		l.bugSeen = false
@@ -230,7 +230,7 @@ func (n *Node) spellbound() bool {
 // ones, and ended ones whose rows wait for their name.
 func (n *Node) live(dst []record.Session) []record.Session {
 	for i := range n.peers {
-		if p := &n.peers[i]; n.counts(p) || n.seat(p) {
+		if p := &n.peers[i]; n.counts(p) || n.reserved(p) {
 			dst = append(dst, p.session)
 		}
 	}
@@ -239,11 +239,11 @@ func (n *Node) live(dst []record.Session) []record.Session {
 
 // counts: alive, and not held back for its name.
 func (n *Node) counts(p *peer) bool {
-	return p.is(record.Live) && (p.planned || p.told == toldLive)
+	return p.is(record.Live) && (p.planned || p.noticed == noticedLive)
 }
 
-// seat: an ended member whose rows are kept for its name a while.
-func (n *Node) seat(p *peer) bool {
+// reserved: an ended member whose rows are kept for its name a while.
+func (n *Node) reserved(p *peer) bool {
 	// return: The partitions of a member that may return are kept for its name for a while.
 	// Without it: C2 is restarted. Its partitions move to C1 and, seconds later, back: two
 	// moves for nothing.
@@ -284,7 +284,7 @@ func (n *Node) heir(p *peer) *peer {
 	}
 	for i := range n.peers {
 		q := &n.peers[i]
-		if !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && q.told == toldLive {
+		if !q.planned && q.is(record.Live) && q.rec.Name == p.rec.Name && q.noticed == noticedLive {
 			return q
 		}
 	}
@@ -319,7 +319,7 @@ func (n *Node) evict() {
 		if p.flight != NoVerb || p.reread || !p.is(record.Live) && !p.is(record.Leaving) {
 			continue
 		}
-		if n.reached(w.since.Add(n.cfg.Drain + 2*p.rec.Beat)) {
+		if n.reached(w.since.Add(n.cfg.StopTime + 2*p.rec.Beat)) {
 			n.declare(p, record.Evicted)
 		}
 	}

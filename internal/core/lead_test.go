@@ -348,7 +348,7 @@ func TestWhatBreaksTheSpell(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// However fast they arrive, a plan follows the first of them within SettleMax.
+// However fast they arrive, a plan follows the first of them within QuietMax.
 func TestArrivalsDoNotPutOffThePlan(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)

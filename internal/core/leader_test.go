@@ -233,12 +233,12 @@ func TestWhatDrainsIsNotFree(t *testing.T) {
 	}
 	own := p.Rows[i]
 	m := record.Member{Session: 2, Name: "c2", Seq: 2, AckInc: p.Incarnation, AckGen: p.Gen,
-		GaveUp: []record.GaveUp{{ID: record.ID(i), Token: own.Token}}, Draining: []record.ID{record.ID(i)}}
+		GaveUp: []record.GaveUp{{ID: record.ID(i), Token: own.Token}}, Stopping: []record.ID{record.ID(i)}}
 	l.member(m)
 	if r := l.plan().Rows[i]; r != own {
 		t.Errorf("the row was %v and is %v", own, r)
 	}
-	m.Seq, m.Draining = 3, nil
+	m.Seq, m.Stopping = 3, nil
 	l.member(m)
 	if r := l.plan().Rows[i]; r.Owner == 2 && r.Token == own.Token {
 		t.Errorf("the row stays %v", r)

@@ -26,7 +26,7 @@ func (n *Node) leave() {
 			n.stop(&n.runs[i])
 		}
 	}
-	rows := slices.ContainsFunc(n.mine, func(h record.Held) bool { return h.State == record.Owned })
+	rows := slices.ContainsFunc(n.mine, func(h record.OwnRow) bool { return h.State == record.Owned })
 	if len(n.runs) > 0 || rows && !n.selfStop {
 		return
 	}

@@ -88,7 +88,7 @@ func (d *draw) member() *record.Member {
 	for i := range record.ID(d.byte() & 3) {
 		switch d.byte() & 3 {
 		case 0:
-			m.Draining = append(m.Draining, i)
+			m.Stopping = append(m.Stopping, i)
 		case 1:
 			m.Starting = append(m.Starting, i)
 		case 2:

@@ -103,7 +103,7 @@ func (n *Node) compose() *record.Member {
 			// handler still works. The leader takes q for stopped and grants it to C2: both
 			// run it.
 			if !rule.AckAfterStop.Off() {
-				m.Draining = append(m.Draining, r.id)
+				m.Stopping = append(m.Stopping, r.id)
 			}
 		}
 	}
@@ -218,7 +218,7 @@ func (n *Node) readBack(e *Entry) {
 func (n *Node) stale(m *record.Member) bool {
 	c := n.compose()
 	return c.State != m.State || c.AckGen != m.AckGen ||
-		!slices.Equal(c.Draining, m.Draining) || !slices.Equal(c.Starting, m.Starting) ||
+		!slices.Equal(c.Stopping, m.Stopping) || !slices.Equal(c.Starting, m.Starting) ||
 		!slices.Equal(c.GaveUp, m.GaveUp)
 }
 

@@ -228,7 +228,7 @@ func TestNewTokenIsANewRun(t *testing.T) {
 	l := runs(t)
 	l.takes(shows(aPlan(2, 2, record.Owned, 2, 1)))
 	l.ask(l.did(core.DoStop) && !l.did(core.DoStart), "it runs on under a token that is no more")
-	l.ask(l.record() != nil && slices.Equal(l.record().Draining, []record.ID{0}), "it does not tell that q0 is stopping")
+	l.ask(l.record() != nil && slices.Equal(l.record().Stopping, []record.ID{0}), "it does not tell that q0 is stopping")
 	l.reply(core.Put, core.Event{Rev: 4})
 	l.takes(core.Event{Kind: core.Stopped, Token: q0})
 	l.ask(l.did(core.DoStart), "it does not start q0 again")
@@ -237,7 +237,7 @@ func TestNewTokenIsANewRun(t *testing.T) {
 // What is revoked may drain for a while. Shortly before that is over it is
 // cancelled, once; what ignores that is aborted.
 func TestDrainIsBounded(t *testing.T) {
-	l := newLone(t, func(c *core.Config) { c.Drain = 2 * time.Second })
+	l := newLone(t, func(c *core.Config) { c.StopTime = 2 * time.Second })
 	l.takes(names("q0"))
 	l.takes(shows(aPlan(1, 2, record.Owned, 1, 1)))
 	l.reply(core.Put, core.Event{Rev: 2})
@@ -260,11 +260,11 @@ func TestPauseLastsUntilAllHasStopped(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.Jumped, CountsSuspend: true})
 	l.ask(l.did(core.DoCancel) && !l.did(core.DoAbort), "it should cancel, and not abort yet")
-	l.ask(l.record() != nil && slices.Equal(l.record().Draining, []record.ID{0}), "it does not tell that q0 is stopping")
+	l.ask(l.record() != nil && slices.Equal(l.record().Stopping, []record.ID{0}), "it does not tell that q0 is stopping")
 	l.reply(core.Put, core.Event{Rev: 4})
 	l.ask(!l.noted(core.NoteResumed), "it resumes while q0 runs")
 	l.takes(core.Event{Kind: core.Stopped, Token: q0})
-	l.ask(l.noted(core.NotePaused) && l.noted(core.NoteResumed), "it does not resume")
+	l.ask(l.noted(core.NoteLapsed) && l.noted(core.NoteResumed), "it does not resume")
 }
 
 // A leaver that runs nothing of what it owns gives the plan the same time to take

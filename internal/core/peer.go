@@ -21,22 +21,22 @@ type peer struct {
 	floor   uint64 // sequence number known when the Get under way was sent
 	state   uint8  // and how far it was in its life
 	wait    Time
-	ended   Time  // when it was first seen to have ended; Never before
-	planned bool  // the plan names it as a member (so derived from the plan)
-	line    int32 // its place in the plan being drafted; means nothing between steps
-	told    told  // what of it was taken as news
-	proof   bool  // the kernel proved its death
-	absent  bool  // a linearizable read did not find it
+	ended   Time    // when it was first seen to have ended; Never before
+	planned bool    // the plan names it as a member (so derived from the plan)
+	line    int32   // its place in the plan being drafted; means nothing between steps
+	noticed noticed // what of it was taken as news
+	proof   bool    // the kernel proved its death
+	absent  bool    // a linearizable read did not find it
 }
 
-// told is the last state of a peer that Settle has taken notice of.
-type told uint8
+// noticed is the last state of a peer that the leader has taken notice of.
+type noticed uint8
 
 const (
-	toldNothing told = iota
-	toldLive
-	toldLong // LIVE, with a lease that is too long for this leader
-	toldGone // LIVE no more
+	noticedNothing noticed = iota
+	noticedLive
+	noticedLong // LIVE, with a lease that is too long for this leader
+	noticedGone // LIVE no more
 )
 
 // is tells whether the peer, if there is one, is known to be in state s.
@@ -134,7 +134,7 @@ func rank(s record.MemberState) uint8 {
 // sameButSeq needs not ask for the incarnation, which a session acknowledges with
 // its first plan and keeps, nor for the proof, which comes with the death.
 func sameButSeq(a, b *record.Member) bool {
-	return a.State == b.State && a.AckGen == b.AckGen && slices.Equal(a.Draining, b.Draining) &&
+	return a.State == b.State && a.AckGen == b.AckGen && slices.Equal(a.Stopping, b.Stopping) &&
 		slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
 }
 

@@ -20,9 +20,9 @@ func (n *Node) askSource() {
 	}
 }
 
-// tookListing takes the source's partitions. An answer that is no answer leaves
+// tookPartitions takes the source's partitions. An answer that is no answer leaves
 // everything as it is.
-func (n *Node) tookListing(ev *Event) {
+func (n *Node) tookPartitions(ev *Event) {
 	l := &n.lead
 	l.asking = false
 	if ev.Outcome != OK {

@@ -31,8 +31,8 @@ func (n *Node) findRun(id record.ID) (int, bool) {
 	return slices.BinarySearchFunc(n.runs, id, func(r run, id record.ID) int { return int(r.id) - int(id) })
 }
 
-func (n *Node) myRow(id record.ID) *record.Held {
-	i, ok := slices.BinarySearchFunc(n.mine, id, func(h record.Held, id record.ID) int { return int(h.ID) - int(id) })
+func (n *Node) myRow(id record.ID) *record.OwnRow {
+	i, ok := slices.BinarySearchFunc(n.mine, id, func(h record.OwnRow, id record.ID) int { return int(h.ID) - int(id) })
 	if !ok {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (n *Node) apply() {
 	for i := range n.mine {
 		// Someone waits for this answer; all else rides on the next heartbeat.
 		if h := &n.mine[i]; h.State == record.Revoking {
-			n.own.dirty = n.own.dirty || !n.told(h.Rev)
+			n.own.dirty = n.own.dirty || !n.ackSent(h.Rev)
 		}
 	}
 	n.gaveUp = slices.DeleteFunc(n.gaveUp, func(g record.GaveUp) bool {
@@ -71,8 +71,8 @@ func (n *Node) apply() {
 	})
 }
 
-// told tells whether the newest record sent already acknowledges generation rev.
-func (n *Node) told(rev uint64) bool {
+// ackSent tells whether the newest record sent already acknowledges generation rev.
+func (n *Node) ackSent(rev uint64) bool {
 	return n.own.put.AckGen >= rev
 }
 
@@ -94,7 +94,7 @@ func (n *Node) reconcile() {
 			n.stop(r)
 		}
 		if r.phase == stopping {
-			n.drain(r)
+			n.boundStop(r)
 		}
 	}
 	if !n.mayStart() {
@@ -165,10 +165,10 @@ func (n *Node) cancel(r *run) {
 	}
 }
 
-// drain bounds how long a run may take to stop. A handler that ignores even its
+// boundStop bounds how long a run may take to stop. A handler that ignores even its
 // cancellation costs the process: the leader's too, for nobody evicts a leader
 // and its partition would be stranded for ever.
-func (n *Node) drain(r *run) {
+func (n *Node) boundStop(r *run) {
 	// stop-in-time: A handler that does not return within the stop time costs the process.
 	// Without it: C2's handler ignores even its cancellation. The partition is revoked and
 	// never stops.
@@ -179,10 +179,10 @@ func (n *Node) drain(r *run) {
 	if rule.StopInTime.Off() || rule.LeaderStopsInTime.Off() && n.Leads() {
 		return
 	}
-	if n.reached(r.since.Add(n.cfg.Drain - n.cfg.Margin)) {
+	if n.reached(r.since.Add(n.cfg.StopTime - n.cfg.Margin)) {
 		n.cancel(r)
 	}
-	if n.reached(r.since.Add(n.cfg.Drain)) {
+	if n.reached(r.since.Add(n.cfg.StopTime)) {
 		n.abort()
 	}
 }
@@ -212,22 +212,22 @@ func (n *Node) tookRun(ev *Event) {
 		// still C1's, so C1 starts the same grant once more.
 		if ev.Kind == GivenUp && !rule.GivingUpIsTold.Off() && r.phase != stopping {
 			at, _ := slices.BinarySearchFunc(n.gaveUp, ev.ID, func(g record.GaveUp, id record.ID) int { return int(g.ID) - int(id) })
-			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: tidy(ev.Text)})
+			n.gaveUp = slices.Insert(n.gaveUp, at, record.GaveUp{ID: ev.ID, Token: ev.Token, Cause: oneLine(ev.Text)})
 		}
 		n.runs = slices.Delete(n.runs, i, i+1)
 		n.own.dirty = true
 		if len(n.runs) == 0 {
 			n.abortAt = 0
 			if n.lapsed {
-				n.do(Action{Do: DoNote, Note: NotePaused})
+				n.do(Action{Do: DoNote, Note: NoteLapsed})
 			}
 		}
 	}
 }
 
-// tidy makes a text from outside fit for a record: a cause that no reader
+// oneLine makes a text from outside fit for a record: a cause that no reader
 // accepts would cost a heartbeat.
-func tidy(s string) string {
+func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -141,8 +141,8 @@ func runs(t *testing.T) *lone {
 // What the documentation quotes, and DESIGN.
 func TestDurations(t *testing.T) {
 	want := core.Timing{Lease: 5 * time.Second, Heartbeat: 2 * time.Second, Margin: 500 * time.Millisecond,
-		Drain: 30 * time.Second, Orphan: 30 * time.Second, Grace: time.Second,
-		Settle: 100 * time.Millisecond, SettleMax: 2 * time.Second, Guard: 30 * time.Millisecond,
+		StopTime: 30 * time.Second, Orphan: 30 * time.Second, Grace: time.Second,
+		Quiet: 100 * time.Millisecond, QuietMax: 2 * time.Second, Guard: 30 * time.Millisecond,
 		Retry: 100 * time.Millisecond, Step: 100 * time.Millisecond, Leave: time.Second, Stuck: 30 * time.Second,
 		Ask: 30 * time.Second, PollPlan: 20 * time.Second, PollList: 10 * time.Second, Keep: 10 * time.Minute}
 	if got := core.DefaultTiming(); got != want {
@@ -198,7 +198,7 @@ func TestRetryingIsStarting(t *testing.T) {
 	l.reply(core.Put, core.Event{Rev: 5})
 
 	l.takes(shows(aPlan(2, 2, record.Revoking, 1, 1)))
-	l.ask(l.did(core.DoStop) && l.record() != nil && len(l.record().Draining) == 1, "it does not stop q0")
+	l.ask(l.did(core.DoStop) && l.record() != nil && len(l.record().Stopping) == 1, "it does not stop q0")
 	l.reply(core.Put, core.Event{Rev: 6})
 	for _, k := range []core.Kind{core.Retrying, core.Started} {
 		l.takes(core.Event{Kind: k, Token: token})
@@ -206,7 +206,7 @@ func TestRetryingIsStarting(t *testing.T) {
 	}
 	l.takes(core.Event{Kind: core.GivenUp, Token: token, Text: "too late"})
 	m := l.record()
-	l.ask(m != nil && len(m.Draining) == 0 && len(m.GaveUp) == 0, "what was to be stopped is given up")
+	l.ask(m != nil && len(m.Stopping) == 0 && len(m.GaveUp) == 0, "what was to be stopped is given up")
 }
 
 // A word about an earlier run of a partition, or of one that does not run, is of
@@ -444,7 +444,7 @@ func TestObituary(t *testing.T) {
 		put := l.reply(core.Put, core.Event{Rev: 2})
 		l.takes(shows(p))
 		m, prev := l.n.Obituary()
-		if m.Session != me || m.Name != "c1" || m.State != record.Left || m.Seq <= put.Member.Seq || len(m.Draining)+len(m.Starting) > 0 || prev != 2 {
+		if m.Session != me || m.Name != "c1" || m.State != record.Left || m.Seq <= put.Member.Seq || len(m.Stopping)+len(m.Starting) > 0 || prev != 2 {
 			t.Errorf("it says %+v over %d", m, prev)
 		}
 		if want := map[record.Session]uint64{me: 3}[leader]; m.Bug != want {
@@ -505,7 +505,7 @@ func TestAbortsAreSpaced(t *testing.T) {
 	l.ask(l.did(core.DoAbort) && !l.did(core.DoCancel), "it does not abort again")
 
 	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
-	l.ask(l.noted(core.NotePaused), "it does not tell that it pauses")
+	l.ask(l.noted(core.NoteLapsed), "it does not tell that it pauses")
 	l.reply(core.Put, core.Event{Rev: 4}) // sent after the jump, so it gives a lease
 	l.ask(l.noted(core.NoteResumed), "it does not resume")
 	for range 2 { // the read that was under way, and the one asked for since

@@ -20,7 +20,7 @@ func (n *Node) Clone() *Node {
 	c.mine = slices.Clone(n.mine)
 	c.peers = slices.Clone(n.peers)
 	l := &c.lead
-	l.settle.suspects = slices.Clone(l.settle.suspects)
+	l.burst.suspects = slices.Clone(l.burst.suspects)
 	l.missed = slices.Clone(l.missed)
 	l.waits = slices.Clone(l.waits)
 	l.graces = slices.Clone(l.graces)
@@ -117,7 +117,7 @@ func (n *Node) encodeRuns(e *encoder) {
 		e.num(uint64(r.phase))
 		e.flag(r.cancelled)
 		if r.phase == stopping {
-			e.since(r.since, n.cfg.Drain)
+			e.since(r.since, n.cfg.StopTime)
 		}
 	}
 	e.gaveUp(n.gaveUp)
@@ -170,7 +170,7 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.num(uint64(p.state))
 	e.until(p.wait)
 	e.since(p.ended, longest(n.cfg.Keep, n.cfg.Return))
-	e.num(uint64(p.told))
+	e.num(uint64(p.noticed))
 	e.flag(p.proof)
 	e.flag(p.absent)
 	// planned follows from the plan; line means nothing between steps.
@@ -198,10 +198,10 @@ func (n *Node) encodeTwins(e *encoder) {
 }
 
 func (n *Node) encodeLead(e *encoder) {
-	l, s := &n.lead, &n.lead.settle
+	l, s := &n.lead, &n.lead.burst
 	lease, beat := n.slowest()
 	e.until(s.quiet)
-	e.since(s.since, n.cfg.SettleMax)
+	e.since(s.since, n.cfg.QuietMax)
 	e.flag(s.open)
 	if s.open {
 		e.since(s.at, gap(beat))
@@ -237,7 +237,7 @@ func (n *Node) encodeLead(e *encoder) {
 	for _, w := range l.waits {
 		e.num(uint64(w.id))
 		e.gen(w.rev)
-		e.since(w.since, longest(n.cfg.Drain+2*beat, n.cfg.Stuck))
+		e.since(w.since, longest(n.cfg.StopTime+2*beat, n.cfg.Stuck))
 		e.flag(w.stuck)
 	}
 	graces := slices.SortedFunc(slices.Values(l.graces), func(a, b grace) int {
@@ -327,7 +327,7 @@ func (e *encoder) member(m *record.Member) {
 	e.seq(m.Session, m.Seq)
 	e.inc(m.AckInc)
 	e.gen(m.AckGen)
-	for _, ids := range [...][]record.ID{m.Draining, m.Starting} {
+	for _, ids := range [...][]record.ID{m.Stopping, m.Starting} {
 		e.num(uint64(len(ids)))
 		for _, id := range ids {
 			e.num(uint64(id))

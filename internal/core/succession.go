@@ -23,7 +23,7 @@ func (n *Node) succeed() {
 	}
 	l := n.peer(n.plan.Leader)
 	if l != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
-		if p := n.place(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) {
+		if p := n.claimDelay(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) {
 			n.declare(l, record.Dead)
 		}
 	}
@@ -34,7 +34,7 @@ func (n *Node) succeed() {
 	if n.vacant == Never {
 		n.vacant = n.now
 	}
-	if n.claiming || n.cell.flight == Put || !n.reached(n.vacant.Add(n.place())) || !n.reached(n.cell.after) {
+	if n.claiming || n.cell.flight == Put || !n.reached(n.vacant.Add(n.claimDelay())) || !n.reached(n.cell.after) {
 		return // claimed already, or a claim has just failed
 	}
 	n.claiming = true
@@ -56,9 +56,9 @@ func (n *Node) vacated() bool {
 	return !l.is(record.Live) && !(rule.LeavingLeaderIsSucceeded.Off() && l.is(record.Leaving))
 }
 
-// place is how long this node waits for those ahead of it in line. Who is ended
+// claimDelay is how long this node waits for those ahead of it in line. Who is ended
 // or overdue is not waited for.
-func (n *Node) place() time.Duration {
+func (n *Node) claimDelay() time.Duration {
 	ahead := 0
 	for _, s := range n.plan.Members {
 		if s == n.cfg.Session {

@@ -23,7 +23,7 @@ func (n *Node) take(ev *Event) bool {
 		n.ordersCell.want = n.watch.Orders
 		n.list.want = n.watch.All
 	case Listed:
-		n.tookListing(ev)
+		n.tookPartitions(ev)
 	case Started, Stopped, Retrying, GivenUp:
 		n.tookRun(ev)
 	case Closed:
@@ -56,7 +56,7 @@ func (n *Node) takeAnswer(ev *Event) bool {
 	n.era = max(n.era, ev.Era)
 	switch {
 	case ev.Verb == List:
-		n.tookList(ev)
+		n.tookMembers(ev)
 	case ev.Key.Cell == PlanCell:
 		n.tookPlan(ev)
 	case ev.Key.Cell == RosterCell:
@@ -138,7 +138,7 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 // waitsForTwin: somebody is held back until this member beats.
 func (n *Node) waitsForTwin(m *record.Member) bool {
 	for i := range n.peers {
-		if p := &n.peers[i]; p.told == toldNothing && !p.planned && p.is(record.Live) && p.rec.Name == m.Name && p.session != m.Session {
+		if p := &n.peers[i]; p.noticed == noticedNothing && !p.planned && p.is(record.Live) && p.rec.Name == m.Name && p.session != m.Session {
 			return true
 		}
 	}

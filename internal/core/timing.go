@@ -12,12 +12,12 @@ type Timing struct {
 	Lease     time.Duration // L: how long a heartbeat is good for
 	Heartbeat time.Duration // H: how often it is renewed
 	Margin    time.Duration // M_stop: how long before the lease end work stops
-	Drain     time.Duration // how long a revoked partition may take to stop
+	StopTime  time.Duration // how long a revoked partition may take to stop
 	Orphan    time.Duration // how long to hope without a lease
 	Grace     time.Duration // how long a partition given up stays away
 	Return    time.Duration // how long an ended member's rows wait for its name
-	Settle    time.Duration // Q: quiet after an arrival
-	SettleMax time.Duration // Qmax: but no longer than this
+	Quiet     time.Duration // Q: the quiet time after an arrival
+	QuietMax  time.Duration // Qmax: but no longer than this
 	Guard     time.Duration // quiet after a proven death
 	Retry     time.Duration // between two tries of a failed store call
 	Step      time.Duration // between two candidates for leadership
@@ -38,11 +38,11 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 		Lease:     lease,
 		Heartbeat: heartbeat,
 		Margin:    lease / 10,
-		Drain:     30 * time.Second,
+		StopTime:  30 * time.Second,
 		Orphan:    30 * time.Second,
 		Grace:     time.Second,
-		Settle:    100 * time.Millisecond,
-		SettleMax: 2 * time.Second,
+		Quiet:     100 * time.Millisecond,
+		QuietMax:  2 * time.Second,
 		Guard:     30 * time.Millisecond,
 		Retry:     100 * time.Millisecond,
 		Step:      100 * time.Millisecond,

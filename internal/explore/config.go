@@ -119,8 +119,8 @@ func (c *Config) node(who int) *core.Node {
 	}
 	cfg := &core.Config{Session: session(who), Name: m.Name, Mode: c.Mode, Timing: core.MakeTiming(m.Lease, m.Beat), Fresh: !m.Joins, Era: 1, Hash: uint32(who)}
 	t := &cfg.Timing
-	t.Drain, t.Orphan, t.Grace = 2*tick, 3*tick, tick
-	t.Settle, t.SettleMax = 0, 0
+	t.StopTime, t.Orphan, t.Grace = 2*tick, 3*tick, tick
+	t.Quiet, t.QuietMax = 0, 0
 	t.Stuck, t.Ask, t.Keep, t.PollPlan, t.PollList = core.Forever, core.Forever, core.Forever, core.Forever, core.Forever
 	cfg.Volatile = c.Faults[Failover] > 0
 	if c.Tune != nil {

@@ -66,7 +66,7 @@ var Configs = []*Config{
 	{Name: "2m1p evicted", Catches: []rule.Rule{rule.EvictedIsNotStopped}, Members: two, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
 		Tune: func(c *core.Config) {
 			if c.Name == "c2" {
-				c.Drain = 9 * tick // longer than the leader has patience for
+				c.StopTime = 9 * tick // longer than the leader has patience for
 			}
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
@@ -74,7 +74,7 @@ var Configs = []*Config{
 		Prompt: Sources | Reads | Shows, Faults: budget{Hang: 1, Order: 2}, Whom: map[Fault][]int{Hang: {1}},
 		Tune: func(c *core.Config) {
 			if c.Name == "c2" {
-				c.Drain = 9 * tick
+				c.StopTime = 9 * tick
 			}
 		},
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1")}},
@@ -158,7 +158,7 @@ var Configs = []*Config{
 		Orders: []func(*record.Orders){pin("p", "c2"), pin("p", "c1"), pin("q", "c3")}},
 	{Name: "3m2p backup, a deaf leaver", Catches: []rule.Rule{rule.HoldWaitsForTheDeafLeaver}, Members: grow3, Parts: pq, Prompt: All, Backup: true,
 		Faults: budget{Rollback: 1, Deaf: 1, Order: 3, Busy: 1, Leave: 1}, Whom: map[Fault][]int{Deaf: {1}, Busy: {1}, Leave: {1}},
-		Tune: func(c *core.Config) { c.Drain = 9 * tick },
+		Tune: func(c *core.Config) { c.StopTime = 9 * tick },
 		Setup: func(w *world) *world {
 			return w.after(Order, 0).ticks(3).after(Order, 0).ticks(3).after(Busy, 1).after(Deaf, 1).after(Leave, 1)
 		},

@@ -304,7 +304,7 @@ func (c *Config) begin() *world {
 		calm := *c // nothing that takes time: that is explored from here on
 		calm.Prompt, calm.Split = All, false
 		w.cfg = &calm
-		w = w.settle()
+		w = w.stabilize()
 		w.cfg = c
 	}
 	for i := range w.store.members { // nothing of before can come back
@@ -323,8 +323,8 @@ func (c *Config) begin() *world {
 	return w
 }
 
-// settle follows the fair schedule until everything is at rest.
-func (w *world) settle() *world {
+// stabilize follows the fair schedule until everything is at rest.
+func (w *world) stabilize() *world {
 	for range 10_000 {
 		if w.rest() || w.bad != nil {
 			return w

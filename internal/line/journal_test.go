@@ -21,7 +21,7 @@ func TestASlowJournalCountsWhatItMisses(t *testing.T) {
 	}
 	const all = 1<<16 + 5000
 	for range all {
-		j.Take(rota.Event{Kind: rota.EventStart, Time: time.Now(), Member: "c1", Session: "s", Partition: "q0", Token: 1, Left: time.Second})
+		j.Take(rota.Event{Kind: rota.EventStart, Time: time.Now(), Member: "c1", Session: "s", Partition: "q0", Token: 1, Remaining: time.Second})
 	}
 	got := make(chan int)
 	go func() {
@@ -76,7 +76,7 @@ func TestEventLinesAreDocumented(t *testing.T) {
 	}
 	for _, k := range []rota.EventKind{
 		rota.EventJoined, rota.EventLeader, rota.EventPlan, rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventRevoke, rota.EventStop,
-		rota.EventDrained, rota.EventPaused, rota.EventResumed, rota.EventDead, rota.EventEvicted, rota.EventLeaving, rota.EventLeft, rota.EventFenced,
+		rota.EventStopped, rota.EventLapsed, rota.EventResumed, rota.EventDead, rota.EventEvicted, rota.EventLeaving, rota.EventLeft, rota.EventFenced,
 		rota.EventOrphaned, rota.EventStoreLost, rota.EventStoreBack, rota.EventError, rota.EventCondition, rota.EventMissed,
 		rota.EventHandle, rota.EventHandled, rota.EventSettled, rota.EventRefused, rota.EventLease, "gone", "work",
 	} {

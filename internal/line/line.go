@@ -68,8 +68,8 @@ func Of(e rota.Event, group string, boot time.Duration) Line {
 	l := Line{V: Version, T: e.Time, Boot: int64(boot), Event: string(e.Kind), Group: group, Member: e.Member, Session: e.Session,
 		Partition: e.Partition, Token: uint64(e.Token), Plan: e.Plan, Gen: e.Gen, Term: e.Term, Condition: string(e.Condition), Causes: e.Causes, Because: e.Because,
 		About: e.About, Message: e.Message, Attempt: e.Attempt, Moved: e.Moved, Placed: e.Placed, N: e.N}
-	if e.Left != 0 {
-		l.Lease = int64(boot + e.Left)
+	if e.Remaining != 0 {
+		l.Lease = int64(boot + e.Remaining)
 	}
 	if e.Kind == rota.EventJoined {
 		l.PID, l.BootID = os.Getpid(), clock.BootID()
@@ -80,7 +80,7 @@ func Of(e rota.Event, group string, boot time.Duration) Line {
 // ofOwnership are the events of one ownership.
 var ofOwnership = map[string]bool{
 	string(rota.EventGrant): true, string(rota.EventStarting): true, string(rota.EventStart): true, string(rota.EventRevoke): true,
-	string(rota.EventStop): true, string(rota.EventDrained): true, string(rota.EventHandle): true, string(rota.EventHandled): true,
+	string(rota.EventStop): true, string(rota.EventStopped): true, string(rota.EventHandle): true, string(rota.EventHandled): true,
 	string(rota.EventSettled): true, string(rota.EventRefused): true, Accept: true, Refuse: true,
 }
 

@@ -27,9 +27,9 @@ func (l *Line) Say(name func(session string) string) string {
 		return "runs " + what
 	case "stop":
 		return "stops " + what + ": " + cmp.Or(l.Because, "asked to")
-	case "drained":
+	case "stopped":
 		return "has stopped " + what + because(l)
-	case "paused":
+	case "lapsed":
 		return "pauses: it has no lease; everything it ran has stopped"
 	case "resumed":
 		return "resumes: its lease is back"

@@ -43,7 +43,7 @@ func goodOrders() *Orders {
 func goodMember() *Member {
 	return &Member{
 		Session: 1, Lease: 5 * time.Second, Beat: 2 * time.Second, Seq: 1, Name: "c1",
-		Draining: []ID{1, 2}, Starting: []ID{3}, GaveUp: []GaveUp{{4, MakeToken(1, 1), "broke"}}, Load: []Load{{1, 7}, {2, 9}},
+		Stopping: []ID{1, 2}, Starting: []ID{3}, GaveUp: []GaveUp{{4, MakeToken(1, 1), "broke"}}, Load: []Load{{1, 7}, {2, 9}},
 		Host: Host{Boot: "b-1"}, Labels: []Pair{{"pod", "p1"}}, Conditions: []Condition{{"stuck", "q1", "not started"}},
 	}
 }
@@ -200,8 +200,8 @@ var badRecords = []bad{
 	member("member: lease 0s is not between 1ns and 24h0m0s", "", func(x *Member) { x.Lease = 0 }),
 	member("member: lease 24h0m0.000000001s is not between 1ns and 24h0m0s", "", func(x *Member) { x.Lease = 24*time.Hour + 1 }),
 	member("member: beat -2s is not between 1ns and 24h0m0s", "", func(x *Member) { x.Beat = -2 * time.Second }),
-	member("member: draining: 1 comes after 2, but must be sorted", "-", func(x *Member) { x.Draining = []ID{2, 1} }),
-	member("member: draining: id 16777216 is not below 16777216", "", func(x *Member) { x.Draining[1] = 1 << 24 }),
+	member("member: stopping: 1 comes after 2, but must be sorted", "-", func(x *Member) { x.Stopping = []ID{2, 1} }),
+	member("member: stopping: id 16777216 is not below 16777216", "", func(x *Member) { x.Stopping[1] = 1 << 24 }),
 	member("member: starting: 3 is there twice", "-", func(x *Member) { x.Starting = []ID{3, 3} }),
 	member("member: gave-up: id 16777216 is not below 16777216", "", func(x *Member) { x.GaveUp[0].ID = 1 << 24 }),
 	member("member: gave-up: 4 is there twice", "-", func(x *Member) { x.GaveUp = append(x.GaveUp, x.GaveUp...) }),

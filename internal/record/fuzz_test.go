@@ -58,7 +58,7 @@ func compareForms(t *testing.T, lazy, full *Plan) {
 		}
 	}
 	for _, s := range sessions {
-		dst := []Held{{ID: 99}}
+		dst := []OwnRow{{ID: 99}}
 		if a, b := lazy.Mine(s, dst), full.Mine(s, dst); !slices.Equal(a, b) {
 			t.Fatalf("of %v: lazy %+v\nfull %+v", s, a, b)
 		}

@@ -35,7 +35,7 @@ func TestEveryRecordFits(t *testing.T) {
 	stopping := *member
 	stopping.GaveUp = nil
 	for i := range MaxPartitions {
-		stopping.Draining = append(stopping.Draining, ID(i))
+		stopping.Stopping = append(stopping.Stopping, ID(i))
 	}
 	for what, x := range map[string]Record{"plan": plan, "given up": member, "stopping": &stopping} {
 		b, err := Encode(x)

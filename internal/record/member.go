@@ -24,7 +24,7 @@ func (x *Member) Append(dst []byte) []byte {
 	w.uvarint(x.Seq)
 	w.uvarint(uint64(x.AckInc))
 	w.uvarint(x.AckGen)
-	w.ids(x.Draining)
+	w.ids(x.Stopping)
 	w.ids(x.Starting)
 	w.gaveUp(x.GaveUp)
 	w.uvarint(x.Bug)
@@ -74,7 +74,7 @@ func DecodeMember(b []byte) (*Member, error) {
 		Seq:       r.uvarint("seq"),
 		AckInc:    r.uint32("ack incarnation"),
 		AckGen:    r.uvarint("ack gen"),
-		Draining:  r.ids("draining"),
+		Stopping:  r.ids("stopping"),
 		Starting:  r.ids("starting"),
 		GaveUp:    r.gaveUp(),
 		Bug:       r.uvarint("bug"),
@@ -129,7 +129,7 @@ func (x *Member) check() error {
 		period("lease", x.Lease),
 		period("beat", x.Beat),
 		name("name", x.Name, maxMember),
-		idsOf("draining", x.Draining, func(id ID) ID { return id }),
+		idsOf("stopping", x.Stopping, func(id ID) ID { return id }),
 		idsOf("starting", x.Starting, func(id ID) ID { return id }),
 		idsOf("gave-up", x.GaveUp, func(g GaveUp) ID { return g.ID }),
 		idsOf("load", x.Load, func(l Load) ID { return l.ID }),

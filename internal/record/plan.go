@@ -114,20 +114,20 @@ func (p *Plan) Full() *Plan {
 // rows means those.
 func (p *Plan) lazy() bool { return p.Rows == nil && p.cols != nil }
 
-// Held is a row together with its partition.
-type Held struct {
+// OwnRow is a row together with its partition.
+type OwnRow struct {
 	ID ID
 	Row
 }
 
 // Mine appends the rows that session owns, with their IDs, to dst.
-func (p *Plan) Mine(session Session, dst []Held) []Held {
+func (p *Plan) Mine(session Session, dst []OwnRow) []OwnRow {
 	if p.lazy() {
 		return p.cols.mine(session, dst)
 	}
 	for i := range p.Rows {
 		if r := &p.Rows[i]; r.Owner == session && r.State != Free {
-			dst = append(dst, Held{ID(i), *r})
+			dst = append(dst, OwnRow{ID(i), *r})
 		}
 	}
 	return dst

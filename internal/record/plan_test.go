@@ -95,7 +95,7 @@ func TestForeignRowsAllocateNothing(t *testing.T) {
 		p := c.make()
 		b := p.Append(nil)
 		me := p.Members[7]
-		held := make([]Held, 0, 100)
+		held := make([]OwnRow, 0, 100)
 		allocs := testing.AllocsPerRun(20, func() {
 			p, err := OpenPlan(b)
 			if err != nil {
@@ -119,7 +119,7 @@ func BenchmarkOpenMine(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			p := c.make()
 			enc := p.Append(nil)
-			held := make([]Held, 0, 100)
+			held := make([]OwnRow, 0, 100)
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := OpenPlan(enc)

@@ -213,7 +213,7 @@ type Member struct {
 	Seq      uint64        // grows with every write of its own
 	AckInc   uint32        // incarnation and
 	AckGen   uint64        // generation of the newest plan it applied
-	Draining []ID          // told to stop, not stopped yet; sorted
+	Stopping []ID          // told to stop, not stopped yet; sorted
 	Starting []ID          // started, not confirmed by the source yet; sorted
 	GaveUp   []GaveUp      // by ID
 	Bug      uint64        // of a leader that ended on a bug: the plan's Decided then

@@ -289,7 +289,7 @@ func (r random) member() *Member {
 		Session: r.session(), State: MemberState(r.IntN(5)),
 		Lease: 1 + time.Duration(r.Int64N(int64(24*time.Hour))), Beat: 1 + time.Duration(r.Int64N(int64(24*time.Hour))),
 		Seq: r.number(), AckInc: r.Uint32() % (LastIncarnation + 1), AckGen: r.number(),
-		Draining: byID(r, 1<<24, func(id ID) ID { return id }),
+		Stopping: byID(r, 1<<24, func(id ID) ID { return id }),
 		Starting: byID(r, 100, func(id ID) ID { return id }),
 		GaveUp: byID(r, 1<<24, func(id ID) GaveUp {
 			return GaveUp{id, MakeToken(r.Uint32(), r.Uint32()), "it\nfailed: " + r.word(500)}

@@ -145,13 +145,13 @@ func (c *columns) session(place uint64) Session {
 }
 
 // mine is Plan.Mine: it reads the owner column, and of foreign rows nothing else.
-func (c *columns) mine(session Session, dst []Held) []Held {
+func (c *columns) mine(session Session, dst []OwnRow) []OwnRow {
 	place := uint64(slices.Index(c.sessions, session) + 1)
 	if place == 0 {
 		return dst // it owns nothing, or is nobody
 	}
 	for i := c.owner.find(place, 0); i < len(c.state); i = c.owner.find(place, i+1) {
-		dst = append(dst, Held{ID(i), c.row(i)})
+		dst = append(dst, OwnRow{ID(i), c.row(i)})
 	}
 	return dst
 }

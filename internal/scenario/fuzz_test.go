@@ -16,7 +16,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range all {
 		f.Add(s.text)
 	}
-	for _, s := range []string{"", "#", "----", "join\n----\n----", "join\n---- c1 leads", "join c1\n----\nx # y\n\n# z", "catches\nas-is\njoin", "join\r\n----\r\n#\r\n", "join c1 # a\nsettle\n----\nsaw join c1 # b"} {
+	for _, s := range []string{"", "#", "----", "join\n----\n----", "join\n---- c1 leads", "join c1\n----\nx # y\n\n# z", "catches\nas-is\njoin", "join\r\n----\r\n#\r\n", "join c1 # a\nstabilize\n----\nsaw join c1 # b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

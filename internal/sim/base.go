@@ -116,7 +116,7 @@ func (b *Base) finish(st *Stage, o Options) {
 // then does not spoil it for the others.
 func (b *Base) take(c scenario.Command, now time.Duration) {
 	switch c.Verb {
-	case "settle", "advance", "who", "waits", "records":
+	case "stabilize", "advance", "who", "waits", "records":
 		return
 	case "group":
 		b.Setup = append(b.Setup, c)
@@ -128,7 +128,7 @@ func (b *Base) take(c scenario.Command, now time.Duration) {
 			b.Setup = append(b.Setup, c)
 			return
 		}
-	case "join", "kill", "prove", "freeze", "wake", "suspend", "heal":
+	case "join", "kill", "prove", "sigstop", "wake", "suspend", "heal":
 		for _, name := range c.Args {
 			b.Lines = append(b.Lines, Line{now, scenario.Command{Verb: c.Verb, Args: []string{name}}})
 		}
@@ -239,7 +239,7 @@ func (p *point) strikes() []Strike {
 	switch p.what {
 	case stepPoint:
 		for _, wake := range []time.Duration{end - 200*time.Millisecond, end + 100*time.Millisecond, end + time.Second, end + 4*time.Second} {
-			add("freeze", p.asleep("freeze", before, wake)...)
+			add("freeze", p.asleep("sigstop", before, wake)...)
 		}
 		add("suspend", p.asleep("suspend", before, end+time.Second)...)
 		add("kill", line(before, "kill "+h), line(before+3*time.Second, "join "+h))

@@ -41,10 +41,10 @@ func TestPointsAreWhereThingsHappen(t *testing.T) {
 	s := parse(t, `
 		group partitions=4
 		join c1 c2
-		settle
+		stabilize
 		advance 3s
 		kill c1
-		settle`)
+		stabilize`)
 	b, err := NewBase(s, Options{Partitions: 6})
 	if err != nil {
 		t.Fatal(err)

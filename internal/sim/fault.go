@@ -368,9 +368,9 @@ func (w *World) swarm() {
 	if r.IntN(5) == 0 {
 		c.Return = 3 * time.Second
 	}
-	c.Drain = time.Duration(2+r.IntN(3)) * time.Second
+	c.StopTime = time.Duration(2+r.IntN(3)) * time.Second
 	if r.IntN(4) == 0 {
-		c.Drain = 30 * time.Second
+		c.StopTime = 30 * time.Second
 	}
 	c.Orphan = time.Duration(r.IntN(3)) * 2 * time.Second
 	c.Fresh = r.IntN(4) != 0
@@ -385,7 +385,7 @@ func (w *World) swarm() {
 		patient := r.IntN(len(w.hosts))
 		o.Tune = func(host int, c *core.Config) {
 			if host == patient {
-				c.Drain = time.Minute
+				c.StopTime = time.Minute
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func TestS0_11_AThousandMembers(t *testing.T) {
 	settle := func(what string, plans int) {
 		t.Helper()
 		was, began := s.w.checks.Plans(), s.Now()
-		if err := s.settle(); err != nil {
+		if err := s.stabilize(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if _, err := s.Seen(); err != nil {

@@ -54,7 +54,7 @@ func (t *teller) struck(h *host, f fault) {
 	case Prove:
 		t.say(now, "prove %s", name)
 	case Pause, Suspend:
-		verb := map[Fault]string{Pause: "freeze", Suspend: "suspend"}[f.kind]
+		verb := map[Fault]string{Pause: "sigstop", Suspend: "suspend"}[f.kind]
 		t.say(now, "%s %s", verb, name)
 		for _, r := range h.runs[:min(2, len(h.runs))] {
 			t.say(now, "begin %s %s", name, t.w.names[r.part])
@@ -126,7 +126,7 @@ func Retell(o Options, seed uint64) (Script, Result) {
 		fmt.Sprintf("partitions=%d", o.Partitions),
 		"mode=" + map[record.Mode]string{record.Eager: "eager", record.Incremental: "incremental"}[c.Mode],
 		"strategy=" + map[core.Strategy]string{core.Spread: "spread", core.Range: "range"}[c.Strategy],
-		fmt.Sprintf("drain=%v", c.Drain), fmt.Sprintf("orphan=%v", c.Orphan), fmt.Sprintf("return=%v", c.Return),
+		fmt.Sprintf("stop-time=%v", c.StopTime), fmt.Sprintf("orphan=%v", c.Orphan), fmt.Sprintf("return=%v", c.Return),
 	}
 	if !c.Fresh {
 		group = append(group, "fresh=false")

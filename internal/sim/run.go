@@ -242,7 +242,7 @@ func (w *World) until(t int64) {
 func (w *World) rest() {
 	limit := w.now + int64(90*time.Second)
 	for w.bad == nil {
-		v := w.settled()
+		v := w.atRest()
 		if v == nil {
 			return
 		}
@@ -254,8 +254,8 @@ func (w *World) rest() {
 	}
 }
 
-// settled asks L1.
-func (w *World) settled() *check.Violation {
+// atRest asks L1.
+func (w *World) atRest() *check.Violation {
 	w.final.Live, w.final.Planned, w.final.Parts = w.final.Live[:0], w.final.Planned[:0], w.final.Parts[:0]
 	w.final.At = w.now
 	for _, h := range w.hosts {

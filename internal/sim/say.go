@@ -64,7 +64,7 @@ func (w *World) nameOf(s record.Session) string {
 // note takes what a node says it decided.
 func (w *World) note(h *host, a *core.Action) {
 	switch a.Note {
-	case core.NotePaused:
+	case core.NoteLapsed:
 		w.marks.Lapses++
 		if p := w.store.plan.Plan; p != nil && revoking(p) {
 			w.marks.LapseInMove++
@@ -117,8 +117,8 @@ func (w *World) note(h *host, a *core.Action) {
 		w.say(h, "declares "+who+" dead")
 	case core.NoteEvicted:
 		w.say(h, "evicts "+who)
-	case core.NotePaused:
-		w.say(h, "pauses: no lease")
+	case core.NoteLapsed:
+		w.say(h, "lapses: no lease")
 	case core.NoteResumed:
 		w.say(h, "resumes: its lease is back")
 	case core.NoteLeaving:

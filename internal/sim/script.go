@@ -351,5 +351,5 @@ func (s *Script) Text(title string, catches ...rule.Rule) string {
 // merges: line i can share the line of the one before it.
 func (s *Script) merges(i int) bool {
 	a, b := s.Lines[i-1], s.Lines[i]
-	return a.At == b.At && a.Verb == b.Verb && slices.Contains([]string{"join", "kill", "wake", "freeze", "suspend"}, a.Verb)
+	return a.At == b.At && a.Verb == b.Verb && slices.Contains([]string{"join", "kill", "wake", "sigstop", "suspend"}, a.Verb)
 }

@@ -251,7 +251,7 @@ func ending(s *Script, p *Played) string {
 	for _, c := range p.Closing {
 		b.WriteString(c.String() + "\n")
 	}
-	b.WriteString("settle\n")
+	b.WriteString("stabilize\n")
 	return b.String()
 }
 

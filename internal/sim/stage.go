@@ -195,8 +195,8 @@ func (s *Stage) Do(c scenario.Command) error {
 			s.Join(name)
 		}
 		return nil
-	case "settle":
-		return s.settle()
+	case "stabilize":
+		return s.stabilize()
 	case "advance":
 		d, err := duration(c.Args, 0)
 		s.Advance(d)
@@ -270,7 +270,7 @@ func (s *Stage) toMembers(c scenario.Command) error {
 		case "leave":
 			h.leaves = true
 			w.deliverSoon(h, core.Event{Kind: core.Leave, Returning: rest == "returning"})
-		case "freeze", "suspend":
+		case "sigstop", "suspend":
 			w.pause(h, c.Verb == "suspend")
 		case "jump":
 			w.deliverSoon(h, core.Event{Kind: core.Jumped})
@@ -312,7 +312,7 @@ func duration(args []string, i int) (time.Duration, error) {
 	return time.ParseDuration(args[i])
 }
 
-func (s *Stage) settle() error {
+func (s *Stage) stabilize() error {
 	w := s.w
 	limit := w.now + int64(2*time.Minute)
 	for w.bad == nil {

@@ -78,11 +78,11 @@ func (c *cellPoint) flap() Strike {
 	fmt.Fprintf(&b, "%v kill %s\n", 2*turn, c.up[1])
 	unsteady := c.up[len(c.up)-3:]
 	for i, name := range unsteady {
-		fmt.Fprintf(&b, "%v freeze %s\n", time.Duration(i)*turn, name)
+		fmt.Fprintf(&b, "%v sigstop %s\n", time.Duration(i)*turn, name)
 	}
 	for i := range 15 {
 		at, name := time.Duration(i+2)*turn, unsteady[i%3]
-		fmt.Fprintf(&b, "%v wake %s\n%v freeze %s\n", at, name, at+10*time.Millisecond, name)
+		fmt.Fprintf(&b, "%v wake %s\n%v sigstop %s\n", at, name, at+10*time.Millisecond, name)
 	}
 	for _, name := range unsteady {
 		fmt.Fprintf(&b, "%v wake %s\n", 17*turn, name)

@@ -66,8 +66,8 @@ func setDuration(t *core.Timing, k, v string) error {
 			h = d
 		}
 		t.Lease, t.Heartbeat, t.Margin = l, h, l/10
-	case "drain":
-		t.Drain = d
+	case "stop-time":
+		t.StopTime = d
 	case "orphan":
 		t.Orphan = d
 	case "return":

@@ -58,7 +58,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 				members, owned := 0, 0
 				for _, m := range burst.living {
 					members += m.told("joined")
-					owned += m.told("start") - m.told("drained")
+					owned += m.told("start") - m.told("stopped")
 				}
 				return members == want && owned == c.parts && c.settled(want)
 			})

@@ -60,7 +60,7 @@ func (c *crew) do(cmd scenario.Command, apart, wanted, end bool) error {
 	case "group": // settled before
 	case "join":
 		c.join(apart, cmd.Args...)
-	case "settle", "who", "records":
+	case "stabilize", "who", "records":
 	case "advance":
 		d, err := scaled(cmd.Args[0])
 		if err != nil {
@@ -101,7 +101,7 @@ func (c *crew) each(cmd scenario.Command) error {
 			m.signal(syscall.SIGKILL)
 		case "leave":
 			m.signal(syscall.SIGTERM)
-		case "freeze":
+		case "sigstop":
 			m.signal(syscall.SIGSTOP)
 		case "wake":
 			m.signal(syscall.SIGCONT)
@@ -118,7 +118,7 @@ func (c *crew) each(cmd scenario.Command) error {
 
 // settings turns those of a file into flags.
 func (c *crew) settings(args []string) error {
-	flags := map[string]string{"orphan": "30s", "grace": "1s", "drain": "30s"}
+	flags := map[string]string{"orphan": "30s", "grace": "1s", "stop-time": "30s"}
 	for _, kv := range args {
 		k, v, _ := strings.Cut(kv, "=")
 		switch k {
@@ -130,7 +130,7 @@ func (c *crew) settings(args []string) error {
 			c.parts = n
 		case "mode":
 			flags["rebalance"] = v
-		case "strategy", "orphan", "return", "grace", "drain":
+		case "strategy", "orphan", "return", "grace", "stop-time":
 			flags[k] = v
 		default:
 			return fmt.Errorf("%s cannot be set for real processes", k)
@@ -268,7 +268,7 @@ func (m *member) hear(e line.Line) {
 	case "start":
 		m.owns[c.part(e.Partition)] = e.Token
 		c.say("%s starts %s", m.label, item)
-	case "drained":
+	case "stopped":
 		if _, started := m.owns[c.part(e.Partition)]; started {
 			c.say("%s stops %s", m.label, item)
 		}
@@ -277,8 +277,8 @@ func (m *member) hear(e line.Line) {
 		c.say("%s declares %s dead", m.label, c.nameOf(e.About))
 	case "evicted":
 		c.say("%s evicts %s", m.label, c.nameOf(e.About))
-	case "paused":
-		c.say("%s pauses: no lease", m.label)
+	case "lapsed":
+		c.say("%s lapses: no lease", m.label)
 	case "resumed":
 		c.say("%s resumes: its lease is back", m.label)
 	case "leaving":

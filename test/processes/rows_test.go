@@ -117,7 +117,7 @@ func TestS0_04_FiveAtOneInstant(t *testing.T) {
 			t.Error(err)
 		}
 		counts := c.counts()
-		for event, want := range map[string]int{"leader": 1, "plan": 1, "start": 10, "drained": 0} {
+		for event, want := range map[string]int{"leader": 1, "plan": 1, "start": 10, "stopped": 0} {
 			if counts[event] != want {
 				t.Errorf("%d × %s, want %d: %q", counts[event], event, want, c.heard)
 			}
@@ -155,8 +155,8 @@ func TestS0_13a_ByProcesses(t *testing.T) {
 		stop := func(what string, want int) {
 			t.Helper()
 			stops += want
-			c.until(what, func() bool { return c.tallies()["drained"] >= stops })
-			if n := c.counts()["drained"]; n != stops {
+			c.until(what, func() bool { return c.tallies()["stopped"] >= stops })
+			if n := c.counts()["stopped"]; n != stops {
 				t.Errorf("%s: %d partitions stopped, want %d: %q", what, want+n-stops, want, c.heard)
 			}
 		}

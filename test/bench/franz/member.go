@@ -169,7 +169,7 @@ func (m *member) halt(all []int32) {
 	m.mu.Unlock()
 	for _, c := range ending {
 		<-c.done
-		m.event("drained", c, "")
+		m.event("stopped", c, "")
 	}
 }
 

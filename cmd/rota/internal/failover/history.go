@@ -49,7 +49,7 @@ func (h *History) Add(l line.Line) {
 	switch l.Event {
 	case "settled", "refused", "work":
 		return
-	case "handle", "handled", "start", "drained":
+	case "handle", "handled", "start", "stopped":
 	default:
 		h.marks = append(h.marks, l)
 		return
@@ -79,7 +79,7 @@ func (h *History) Add(l line.Line) {
 		if l.Boot > p.since {
 			p.now, p.since = by, l.Boot
 		}
-	case "drained":
+	case "stopped":
 		h.changed = max(h.changed, l.Boot)
 		if by == p.now {
 			p.now = nil
