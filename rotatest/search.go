@@ -55,7 +55,7 @@ func (s *search) run() error {
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		open := s.settle(&p)
+		open := s.addIdle(&p)
 		if p.n > s.best.n || s.best.come == nil {
 			s.best = p
 		}
@@ -107,8 +107,8 @@ func (s *search) open(p place) (open []int) {
 	return slices.DeleteFunc(open, func(i int) bool { return s.ops[i].call > first })
 }
 
-// settle adds what changes nothing and fits here, and returns what may come next.
-func (s *search) settle(p *place) []int {
+// addIdle adds what changes nothing and fits here, and returns what may come next.
+func (s *search) addIdle(p *place) []int {
 	for {
 		open, before := s.open(*p), p.n
 		for _, i := range open {

@@ -90,7 +90,7 @@ func (r *Ranks) Append(dst []byte, shapes ...*Shape) []byte {
 		}
 	}
 	for i := range r.domains {
-		r.domains[i].rank()
+		r.domains[i].rankAll()
 	}
 	for _, s := range shapes {
 		dst = append(dst, s.bytes...)
@@ -116,9 +116,9 @@ func (r *Ranks) domain(x *number) *numbers {
 	return &r.domains[i]
 }
 
-// rank ranks the numbers. Neighbours stay neighbours; any wider gap becomes a
+// rankAll ranks the numbers. Neighbours stay neighbours; any wider gap becomes a
 // gap of two. Zero stays zero.
-func (n *numbers) rank() {
+func (n *numbers) rankAll() {
 	if n.kind <= 'Z' {
 		return // in the order they come up
 	}

@@ -149,7 +149,7 @@ func (s *Stage) with(name string, f func(*host)) bool {
 
 // Settled tells what keeps the group from being at rest; "" if nothing.
 func (s *Stage) Settled() string {
-	if v := s.w.settled(); v != nil {
+	if v := s.w.atRest(); v != nil {
 		return v.Text
 	}
 	return ""
