@@ -46,9 +46,10 @@ func (n *Node) death() {
 	// that instant.
 	// Without it: C2 and C3 die together. C2 is declared dead first, and a plan is made;
 	// then C3 is, and there is a second plan.
-	// suspects-once: Who is overdue is asked once, and nobody is added later.
-	// Without it: C4 dies. C2 and C3 are unsteady, and one of them is always overdue. Asked
-	// again and again, the plan never comes.
+	// suspects-once: The members that are overdue are noted once per death, and none is
+	// added later.
+	// Without it: C4 dies. C2 and C3 are unsteady, and one of them is always overdue. Noted
+	// again and again, they keep the plan from ever being made.
 	if rule.WaitForSuspects.Off() || s.open && !rule.SuspectsOnce.Off() {
 		return
 	}

@@ -175,7 +175,7 @@ func (n *Node) leadGroup() {
 	n.evict()
 	n.collect()
 	// failing-leader-ends: A leader whose plans cannot be written for W ends its session.
-	// Without it: C1 leads and beats, and every plan of it is refused. Nobody succeeds a
+	// Without it: C1 leads and beats, and each of its plans is refused. Nobody succeeds a
 	// leader that beats, and nothing is planned any more.
 	if n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !rule.FailingLeaderEnds.Off() {
 		n.end(ByFailure) // it beats, so nobody else will end it

@@ -244,7 +244,7 @@ func (n *Node) bumpPlan(ev *Event) {
 	next.Decided = next.Gen
 	next.Leader = 0
 	// hold-after-loss: After a loss nothing is granted until every old lease has run out;
-	// an empty store may be one, too.
+	// an empty store may be a loss, too.
 	// Without it: The store is emptied while C1 runs q. C2 finds no plan, makes the first
 	// one and starts q: both run it.
 	next.Hold = !rule.HoldAfterLoss.Off()

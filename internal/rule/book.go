@@ -252,7 +252,7 @@ var Book = [...]Entry{
 	},
 	SuspectsOnce: {
 		Name:    "suspects-once",
-		Says:    "Who is overdue is asked once, and nobody is added later.",
+		Says:    "The members that are overdue are noted once per death, and none is added later.",
 		Without: "suspects re-evaluated",
 		Serves:  L1, Layer: Core, By: everyone, Old: "M25",
 	},
@@ -276,7 +276,7 @@ var Book = [...]Entry{
 	},
 	HoldAfterLoss: {
 		Name:    "hold-after-loss",
-		Says:    "After a loss nothing is granted until every old lease has run out; an empty store may be one, too.",
+		Says:    "After a loss nothing is granted until every old lease has run out; an empty store may be a loss, too.",
 		Without: "no hold after a new incarnation",
 		Serves:  I1, Layer: Core, By: everyone, Old: "M29",
 	},

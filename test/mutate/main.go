@@ -26,8 +26,8 @@
 //   - String and Error: words for people;
 //   - assert, its calls and what they ask: an assertion that holds is not seen;
 //   - writeID: a hash, any other is as good;
-//   - the switches of the known defects (mut…), which are false in the product,
-//     and what only they guard;
+//   - the switches of the rules (rule.X.Off()), which are false in the product, and
+//     what only they guard; Compares, which only stores of harnesses ask;
 //   - constants, and numbers that are indices or bounds of slices.
 //
 // Operators change values and leave calls out; an operand that is taken for true

@@ -22,6 +22,7 @@ var elsewhere = map[string][]string{
 	"slices":  {"Contains", "ContainsFunc", "Equal", "Index", "IndexFunc", "BinarySearch", "BinarySearchFunc"},
 	"cmp":     {"Compare", "Or"},
 	"strings": {"ToValidUTF8", "Contains", "HasPrefix", "HasSuffix"},
+	"rule":    {"Off"},
 	"record":  {"Ended", "Counter", "Incarnation", "MakeToken"},
 }
 

@@ -106,9 +106,6 @@ func build(path string, sources map[string][]byte, exports map[string]string) (*
 	f.survey()
 	set := &Set{Files: map[string][]byte{}, Probing: map[string][]byte{}, Skipped: f.skipped}
 	for i, file := range f.files {
-		if strings.HasPrefix(filepath.Base(names[i]), "mutant") {
-			continue // the switches of the known defects
-		}
 		f.file = filepath.Base(names[i])
 		for _, d := range file.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {

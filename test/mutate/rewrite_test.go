@@ -16,7 +16,11 @@ import (
 // arguments by smallMain and tells in its result what it did.
 const small = `package main
 
-const mutKnown = false
+var rule struct{ Known on }
+
+type on bool
+
+func (on) Off() (out bool) { return }
 
 type pair struct {
 	a, b int
@@ -62,10 +66,10 @@ func least(a, b int) int { return min(a, b) - 1 }
 
 func known(a int) int {
 	assert(a > 3)
-	if mutKnown {
+	if rule.Known.Off() {
 		a = 9
 	}
-	if a > 2 && !mutKnown {
+	if a > 2 && !rule.Known.Off() {
 		note(&a)
 	}
 	return a
@@ -166,15 +170,15 @@ var wants = map[string]string{
 	"least: plus: min(a, b) - {1} #1":  "0",
 	"least: minus: min(a, b) - {1} #1": "2",
 
-	"known: not: a > 2 #1":                 "4 3",
-	"known: bound: a > 2 #1":               "4 6",
-	"known: plus: a > {2} #1":              "2 3",
-	"known: minus: a > {2} #1":             "4 6",
-	"known: always: a > 2 && !mutKnown #1": "4 6",
-	"known: never: a > 2 && !mutKnown #1":  "2 3",
-	"note: cut: *a *= 2 #1":                "2 3",
-	"note: plus: *a *= {2} #1":             "2 9",
-	"note: minus: *a *= {2} #1":            "2 3",
+	"known: not: a > 2 #1":                         "4 3",
+	"known: bound: a > 2 #1":                       "4 6",
+	"known: plus: a > {2} #1":                      "2 3",
+	"known: minus: a > {2} #1":                     "4 6",
+	"known: always: a > 2 && !rule.Known.Off() #1": "4 6",
+	"known: never: a > 2 && !rule.Known.Off() #1":  "2 3",
+	"note: cut: *a *= 2 #1":                        "2 3",
+	"note: plus: *a *= {2} #1":                     "2 9",
+	"note: minus: *a *= {2} #1":                    "2 3",
 }
 
 // TestOperators builds small with all its mutants into one program and runs each.
@@ -288,7 +292,7 @@ func TestIdentitySurvivesMoves(t *testing.T) {
 		return out
 	}
 	a := ids("small.go", small)
-	b := ids("moved.go", strings.ReplaceAll(strings.Replace(small, "const mutKnown", "\n\nvar other int\n\nconst mutKnown", 1), "done := false", "// not yet\n\tdone := false // here"))
+	b := ids("moved.go", strings.ReplaceAll(strings.Replace(small, "var rule", "\n\nvar other int\n\nvar rule", 1), "done := false", "// not yet\n\tdone := false // here"))
 	if !slices.Equal(a, b) {
 		t.Errorf("%v\nbecame\n%v", a, b)
 	}
