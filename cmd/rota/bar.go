@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // bar is one line on a terminal that tells how far a batch is.
@@ -54,27 +51,4 @@ func (b *bar) line() string {
 		return line
 	}
 	return text[:min(len(text), b.cols-1)] // a full line would wrap
-}
-
-// columns is how wide the terminal behind a stream is; 0 if there is none.
-func columns(stream any) int {
-	f, ok := stream.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return 0
-	}
-	if cols, _, err := term.GetSize(int(f.Fd())); err == nil && cols > 1 {
-		return cols
-	}
-	return 80
-}
-
-// roughly is a duration as one says it.
-func roughly(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
 }

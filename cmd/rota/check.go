@@ -70,21 +70,18 @@ type seen struct {
 
 func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), s.at) }
 
-// maxLine is the longest event line there may be: names are short.
-const maxLine = 1 << 20
-
 func readLines(file string) ([]seen, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	defer f.Close()
-	r := bufio.NewReaderSize(f, maxLine)
+	r := bufio.NewReaderSize(f, line.MaxSize)
 	var out []seen
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, maxLine)
+			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, line.MaxSize)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, usageError{err}

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"syscall"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 )
 
 // childAttr shields a member from the terminal's Ctrl-C, which is the
@@ -15,8 +17,8 @@ func childAttr() *syscall.SysProcAttr {
 
 // stopped tells whether a process is frozen by SIGSTOP.
 func stopped(pid int) bool {
-	state, _, ok := procStat(pid)
-	return ok && state == 'T'
+	s, ok := proc.Read(pid)
+	return ok && s.State == 'T'
 }
 
 func wake(p *os.Process) { p.Signal(syscall.SIGCONT) }

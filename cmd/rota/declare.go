@@ -38,7 +38,7 @@ Exit codes: 0 it is done or the member had ended, 1 it lives, 8 it was only show
   rota declare-dead c3 --session 00c0ffee00c0ffee --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, store, err := t.survey(cmd.Context())
+			s, store, err := surveyAll(cmd.Context(), &t)
 			if err != nil {
 				return err
 			}

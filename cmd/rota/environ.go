@@ -27,14 +27,6 @@ func ownVariables(root *cobra.Command) map[string]bool {
 	return own
 }
 
-// eachFlag visits the flags of a command and of all commands below it.
-func eachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
-	c.LocalFlags().VisitAll(visit)
-	for _, sub := range c.Commands() {
-		eachFlag(sub, visit)
-	}
-}
-
 // childEnv takes rota's own variables out of an environment.
 func childEnv(env []string, own map[string]bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {

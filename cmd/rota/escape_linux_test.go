@@ -109,7 +109,7 @@ func TestASetuidDaemonHoldsUpNobody(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Skipf("NOT ALLOWED: a process of nobody's: %v", err)
 	}
-	p := &proc{Cmd: c, t: t, exited: make(chan struct{})}
+	p := &process{Cmd: c, t: t, exited: make(chan struct{})}
 	go func() { c.Wait(); close(p.exited) }()
 	defer c.Process.Kill()
 	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/rota-dev/rota"
 )
 
 // Exit codes. A mistake on the command line has its own (sysexits' EX_USAGE),
@@ -35,21 +32,16 @@ func unreachable(store string, err error) error {
 	return codedError{fmt.Errorf("the store %s cannot be reached: %w", redact(store), bare(err)), exitUnreachable}
 }
 
-// ended is how a member's end becomes the program's.
-func ended(err error) error {
-	for _, end := range []struct {
-		is   error
-		code int
-	}{
-		{rota.ErrFenced, exitFenced}, {rota.ErrOrphaned, exitOrphaned}, {rota.ErrStoreLost, exitStoreLost},
-		{rota.ErrPlanUnwritable, exitUnwritable}, {rota.ErrBug, exitBug},
-	} {
-		if errors.Is(err, end.is) {
-			return codedError{flagWords(err), end.code}
-		}
-	}
-	if err != nil {
-		return flagWords(err)
-	}
-	return nil
+// A silentExit ends with a code and without a message: what there is to say has
+// been said.
+type silentExit int
+
+func (e silentExit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// A usageError is the caller's mistake. Commands return one when only they can
+// see it; whatever cobra refuses before a command begins counts as one too.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -25,6 +25,14 @@ const upFile = "rota.up"
 type upNote struct {
 	Group  string `json:"group"`
 	Source string `json:"source"` // parameters of an embed: URL
+}
+
+// source is the URL of the stream that it tells of.
+func (n upNote) source(dir string) string {
+	if n.Source == "" {
+		return ""
+	}
+	return "embed:" + dir + "?" + n.Source
 }
 
 func writeUpNote(dir string, n upNote) error {
@@ -92,25 +100,6 @@ func served(dir string) error {
 	return nil
 }
 
-// fromFolder fills in what the rota up or rota serve of this folder knows.
-func (f *memberFlags) fromFolder() error {
-	if f.store != "" {
-		return nil
-	}
-	if err := served(f.dir); err != nil {
-		return err
-	}
-	f.store = "folder:" + f.dir
-	n := readUpNote(f.dir)
-	if f.group == "" {
-		f.group = n.Group
-	}
-	if f.source == "" && n.Source != "" {
-		f.source = "embed:" + f.dir + "?" + n.Source
-	}
-	return nil
-}
-
 // A target is the group that a command is about.
 type target struct{ group, store, dir string }
 
@@ -121,15 +110,36 @@ func (t *target) flags(cmd *cobra.Command) {
 	fl.StringVar(&t.dir, "dir", defaultDir, "the folder of that rota up or rota serve")
 }
 
+// fill fills in what the rota up or rota serve of this folder knows, unless the store
+// is named. source is that of the rota up; "" if the folder has none.
+func (t *target) fill() (source string, err error) {
+	if t.store != "" {
+		return "", nil
+	}
+	if err := served(t.dir); err != nil {
+		return "", err
+	}
+	t.store = "folder:" + t.dir
+	n := readUpNote(t.dir)
+	t.group = cmp.Or(t.group, n.Group)
+	return n.source(t.dir), nil
+}
+
+// folderSource is the source of this folder's rota up; "" if it has none.
+func folderSource(dir string) (string, error) {
+	if err := served(dir); err != nil {
+		return "", err
+	}
+	return readUpNote(dir).source(dir), nil
+}
+
 // open connects to the group's store, as far as that can be told without asking.
 // Commands that look, or give orders, make no bucket: a group begins with its first
 // member.
 func (t *target) open() (rota.Store, error) {
-	f := memberFlags{group: t.group, store: t.store, dir: t.dir}
-	if err := f.fromFolder(); err != nil {
+	if _, err := t.fill(); err != nil {
 		return nil, err
 	}
-	t.group, t.store = f.group, f.store
 	if t.group == "" {
 		return nil, usagef("--group is missing: say which group")
 	}
@@ -140,15 +150,4 @@ func (t *target) open() (rota.Store, error) {
 		}
 	}
 	return openStore(t.store, rotanats.AsItIs())
-}
-
-// ago is how long ago something was, as one says it.
-func ago(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "just now"
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s ago", d.Seconds())
-	}
-	return roughly(d) + " ago"
 }

@@ -42,7 +42,7 @@ Exit codes: 0 all well, 8 something is wrong.`,
   rota group check -o json --group orders --store nats://localhost:4222`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, store, err := t.survey(cmd.Context())
+			s, store, err := surveyAll(cmd.Context(), &t)
 			if err != nil {
 				return err
 			}

@@ -345,13 +345,6 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	return nil
 }
 
-func oneLine(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
-}
-
 // notBegun is the error of a command that could not be started: for want of memory,
 // descriptors or processes, or because it is not there or may not be executed.
 type notBegun struct{ error }

@@ -7,28 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // inspect reads the group. The store is the caller's to close.
-func (t *target) inspect(ctx context.Context) (*rota.Status, rota.Store, error) {
+func inspect(ctx context.Context, t *target) (*rota.Status, rota.Store, error) {
 	store, err := t.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := t.look(ctx, store)
+	st, err := inspectIn(ctx, t, store)
 	if err != nil {
 		store.Close()
 		return nil, nil, err
@@ -36,7 +32,7 @@ func (t *target) inspect(ctx context.Context) (*rota.Status, rota.Store, error) 
 	return st, store, nil
 }
 
-func (t *target) look(ctx context.Context, store rota.Store) (*rota.Status, error) {
+func inspectIn(ctx context.Context, t *target, store rota.Store) (*rota.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	if err := reach(ctx, store, t.group); err != nil {
@@ -80,7 +76,7 @@ func (v *view) flags(cmd *cobra.Command, watch bool) {
 // show prints what the group looks like, by table or as JSON.
 func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	st, store, err := t.inspect(ctx)
+	st, store, err := inspect(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -116,7 +112,7 @@ func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.S
 			return nil
 		case <-time.After(v.every):
 		}
-		if st, err = t.look(ctx, store); err != nil {
+		if st, err = inspectIn(ctx, t, store); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -249,8 +245,6 @@ func printNotes(w io.Writer, st *rota.Status) {
 	}
 }
 
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
-
 // memberOrder: those that live first, by name.
 func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	for _, m := range st.Members {
@@ -290,12 +284,8 @@ func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 	return nil
 }
 
-// deadAfter is how long a member must be silent before others may declare it
-// dead: its lease, and what two clocks may differ by, rounded up.
-func deadAfter(lease time.Duration) time.Duration {
-	tenths := math.Ceil(float64(lease) * 1.01 / 0.99 / float64(100*time.Millisecond))
-	return time.Duration(tenths) * 100 * time.Millisecond
-}
+// deadAfter is how long a member must be silent before others may declare it dead.
+func deadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: lease}.W() }
 
 func memberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
 	out := strings.ToLower(m.State)
@@ -383,27 +373,4 @@ func partitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) strin
 		return "for " + st.NameOf(w.Member)
 	}
 	return "free"
-}
-
-// natural compares names as people do: q2 comes before q10.
-func natural(a, b string) int {
-	digits := func(s string) int {
-		return len(s) - len(strings.TrimLeft(s, "0123456789"))
-	}
-	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
-		if da > 0 && db > 0 {
-			x, y := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
-				return c
-			}
-			a, b = a[da:], b[db:]
-			continue
-		}
-		if a[0] != b[0] {
-			return cmp.Compare(a[0], b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return cmp.Compare(len(a), len(b))
 }

@@ -48,8 +48,9 @@ type running struct {
 type leaseholder interface{ Left() time.Duration }
 
 // startKeeper starts the watchdog: this binary, in a session of its own, so that
-// neither the terminal nor whoever stops rota's processes reaches it.
-func startKeeper(margin time.Duration, lost func(error), args ...string) (*keeper, error) {
+// neither the terminal nor whoever stops rota's processes reaches it. Commands
+// inherit env.
+func startKeeper(margin time.Duration, env []string, lost func(error), args ...string) (*keeper, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
@@ -62,7 +63,6 @@ func startKeeper(margin time.Duration, lost func(error), args ...string) (*keepe
 	}
 	proc := exec.Command("/proc/self/exe", append([]string{"watchdog"}, args...)...)
 	proc.Args[0] = "rota"
-	env := childEnv(os.Environ(), ownVariables(rootCmd()))
 	proc.Env = env
 	proc.Stderr = os.Stderr
 	proc.ExtraFiles = []*os.File{theirs}

@@ -25,7 +25,9 @@ type command struct {
 
 var errNoKeeper = errors.New("exec: needs a watchdog process, which this system has none of yet; use http:, or Linux")
 
-func startKeeper(time.Duration, func(error), ...string) (*keeper, error) { return nil, errNoKeeper }
+func startKeeper(time.Duration, []string, func(error), ...string) (*keeper, error) {
+	return nil, errNoKeeper
+}
 
 func (k *keeper) Close() error { return nil }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/rota-dev/rota/internal/plain"
@@ -26,12 +25,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// A silentExit ends with a code and without a message: what there is to say has
-// been said.
-type silentExit int
-
-func (e silentExit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
-
 // run is the whole program but for the process around it: it prints an error
 // once and says with which code to exit.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -42,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	addDefaults(root)
 
 	began := false
-	prepare(root, func() { began = true })
+	prepare(root, func() { began = true }, warnOfExposed)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -110,84 +103,4 @@ act on a partition, and none is idle for longer than it must be.`,
 		return err
 	})
 	return root
-}
-
-// addDefaults adds cobra's own commands, which take note of where to print when
-// they are made.
-func addDefaults(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = knownTopic
-	}
-}
-
-// A usageError is the caller's mistake. Commands return one when only they can
-// see it; whatever cobra refuses before a command begins counts as one too.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
-
-// prepare makes every command of the tree call began when its own work starts.
-// A command that only holds others prints its help, and refuses what it does
-// not know; cobra by itself would print help and report success.
-func prepare(cmd *cobra.Command, began func()) {
-	if cmd.HasSubCommands() && !cmd.Runnable() {
-		cmd.Args = knownCommand
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		cmd.DisableFlagsInUseLine = true
-		cmd.SuggestionsMinimumDistance = 2
-	}
-	if args := cmd.Args; args != nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
-		cmd.Args = func(cmd *cobra.Command, given []string) error {
-			err := args(cmd, given)
-			if err != nil && strings.HasPrefix(err.Error(), "unknown") {
-				return unknownArgument(cmd, given)
-			}
-			if err != nil {
-				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
-			}
-			return err
-		}
-	}
-	if do := cmd.RunE; do != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			began()
-			warnOfSecrets(cmd)
-			if err := applySettings(cmd); err != nil {
-				return err
-			}
-			warnOfExposed(cmd)
-			return do(cmd, args)
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		prepare(sub, began)
-	}
-}
-
-// unknownArgument is cobra's refusal of arguments where none are wanted. The
-// argument may be a URL whose flag was forgotten.
-func unknownArgument(cmd *cobra.Command, given []string) error {
-	return usagef("unknown command %q for %q", redactIfURL(given[0]), cmd.CommandPath())
-}
-
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q, did you mean %s?", redactIfURL(args[0]), strings.Join(near, " or "))
-	}
-	return usagef("unknown command %q; see %s --help", redactIfURL(args[0]), cmd.CommandPath())
-}
-
-func knownTopic(help *cobra.Command, args []string) error {
-	_, rest, err := help.Root().Find(args)
-	if err != nil || len(rest) > 0 {
-		return usagef("no help on %q; see rota --help", redactIfURL(strings.Join(args, " ")))
-	}
-	return nil
 }

@@ -58,7 +58,7 @@ func TestOnlyWorkThatBeganExits1(t *testing.T) {
 		t.Fatal(err)
 	}
 	root.AddCommand(sub)
-	prepare(root, func() { began = true })
+	prepare(root, func() { began = true }, func(*cobra.Command) {})
 
 	root.SetArgs([]string{"do"})
 	if err := root.ExecuteContext(context.Background()); err == nil || began {

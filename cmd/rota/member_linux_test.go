@@ -37,7 +37,7 @@ func (y *yard) source(n int) string {
 	return fmt.Sprintf("embed:%s?stream=ORDERS&subject=orders.*&partitions=%d&create=true", y.data(), n)
 }
 
-func (y *yard) member(name string, flags ...string) *proc {
+func (y *yard) member(name string, flags ...string) *process {
 	return start(y.t, y.dir, append([]string{"run", "--group", "g", "--name", name, "--new-group", "--events", name + ".jsonl", "--trace"}, flags...)...)
 }
 
@@ -96,7 +96,7 @@ func TestB_Agent_CommandsHandleMessagesInOrderAcrossAKill(t *testing.T) {
 	until(t, "five messages", func() bool { return len(handled()) >= 5 })
 	c2 := y.member("c2", "--source", y.source(2), "--handle", "exec:"+script)
 	until(t, "one each", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 1, "c2": 1}) })
-	procs := map[string]*proc{"c1": c1, "c2": c2}
+	procs := map[string]*process{"c1": c1, "c2": c2}
 	owner := ownerOf(y, "orders.0")
 	for i := 30; i < 60; i++ {
 		want = append(want, fmt.Sprintf("m%d", i))

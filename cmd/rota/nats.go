@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -51,16 +50,6 @@ func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
 	}
 	return queueSource{Source: rotanats.Source(raw, folderOptions()...)}, nil
-}
-
-// parameters are those behind the question mark.
-func parameters(raw string) url.Values {
-	_, query, _ := strings.Cut(raw, "?")
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return url.Values{}
-	}
-	return q
 }
 
 // natsWords takes the driver's name off: the flag is named instead.

@@ -123,7 +123,7 @@ func orderCmd(o order) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: o.use, Short: o.short, Long: o.long, Example: o.example, Args: o.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, store, err := t.inspect(cmd.Context())
+			st, store, err := inspect(cmd.Context(), &t)
 			if err != nil {
 				return err
 			}
@@ -182,7 +182,7 @@ func completeFrom(ctx context.Context, t target, names func(*rota.Status) []stri
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	t.dir = cmp.Or(t.dir, defaultDir)
-	st, store, err := t.inspect(ctx)
+	st, store, err := inspect(ctx, &t)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -212,25 +212,6 @@ func memberNames(st *rota.Status) (out []string) {
 		}
 	}
 	return out
-}
-
-// known refuses names that the group does not have.
-func known(thing string, have []string, names ...string) error {
-	for _, n := range names {
-		if slices.Contains(have, n) {
-			continue
-		}
-		some := have[:min(len(have), 8)]
-		rest := ""
-		if len(have) > len(some) {
-			rest = fmt.Sprintf(" and %d more", len(have)-len(some))
-		}
-		if len(have) == 0 {
-			return fmt.Errorf("there is no %s called %q: there is none at all", thing, redactIfURL(n))
-		}
-		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plain.Texts(some), ", "), rest)
-	}
-	return nil
 }
 
 // These refuse names that the group does not have.

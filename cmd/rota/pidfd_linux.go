@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -159,25 +160,25 @@ func killIf(pid int, ours func(pidfd) bool) error {
 // them.
 func descends(pid int, fd pidfd) bool {
 	for hops := 0; hops < 1000; hops++ {
-		_, ppid, ok := procStat(pid)
+		at, ok := proc.Read(pid)
 		switch {
 		case !ok || hops > 0 && fd == noPidfd:
 			return false
-		case ppid == os.Getpid():
+		case at.Parent == os.Getpid():
 			return fd == noPidfd || fd.there()
-		case ppid <= 1 || fd == noPidfd:
+		case at.Parent <= 1 || fd == noPidfd:
 			return false
 		}
-		up, err := openPid(ppid)
+		up, err := openPid(at.Parent)
 		if err != nil {
 			return false
 		}
 		defer up.Close()
-		_, again, ok := procStat(pid)
-		if !ok || again != ppid || !fd.there() || !up.there() {
+		again, ok := proc.Read(pid)
+		if !ok || again.Parent != at.Parent || !fd.there() || !up.there() {
 			return false
 		}
-		pid, fd = ppid, up
+		pid, fd = at.Parent, up
 	}
 	return false
 }

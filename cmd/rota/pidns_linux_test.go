@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 )
 
 // In a pid namespace of its own a test can give a stranger any process id, which
@@ -77,8 +79,8 @@ func frozenForAWholeRoundOfIDs(dir string, watchdogDies bool) error {
 		if err := wait("rota to be frozen", func() bool { return stopped(rota.Process.Pid) }); err != nil {
 			return err
 		}
-		_, watchdog, _ := procStat(first[0])
-		syscall.Kill(watchdog, syscall.SIGKILL)
+		command, _ := proc.Read(first[0])
+		syscall.Kill(command.Parent, syscall.SIGKILL)
 	}
 	if err := wait("the end of the commands", func() bool { return !slices.ContainsFunc(first, there) }); err != nil {
 		return err

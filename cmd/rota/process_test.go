@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// proc is one real rota process.
-type proc struct {
+// process is one real rota process.
+type process struct {
 	*exec.Cmd
 	t      *testing.T
 	out    lockedBuffer
@@ -48,9 +48,9 @@ func (l *lockedBuffer) String() string {
 
 // start starts rota with the given arguments, in the given folder, and makes
 // sure that it does not outlive the test.
-func start(t *testing.T, dir string, args ...string) *proc {
+func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &proc{Cmd: exec.Command(os.Args[0], args...), t: t, exited: make(chan struct{})}
+	p := &process{Cmd: exec.Command(os.Args[0], args...), t: t, exited: make(chan struct{})}
 	p.Env = append(os.Environ(), "ROTA_TEST_AS=rota")
 	p.Dir, p.Stdout, p.Stderr = dir, &p.out, &p.err
 	p.Cancel = nil
@@ -73,7 +73,7 @@ func start(t *testing.T, dir string, args ...string) *proc {
 }
 
 // code waits for its end.
-func (p *proc) code() int {
+func (p *process) code() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:

@@ -16,7 +16,7 @@ import (
 )
 
 func produceCmd() *cobra.Command {
-	var f memberFlags
+	var source, dir string
 	var partition string
 	rate, howMany, size := 0, 0, 64
 	cmd := &cobra.Command{
@@ -33,8 +33,15 @@ Without --source it publishes to the stream of the rota up of this folder.`,
   rota produce --rate 500                        until Ctrl-C
   rota produce --source 'nats://localhost?stream=ORDERS&subject=orders.*&partitions=64' --count 100`,
 		RunE: func(cmd *cobra.Command, values []string) error {
-			if err := f.fromFolderSource(); err != nil {
-				return err
+			if source == "" {
+				of, err := folderSource(dir)
+				if err != nil {
+					return err
+				}
+				if of == "" {
+					return usagef("--source is missing: say where to publish, such as %s", exampleSource())
+				}
+				source = of
 			}
 			if len(values) == 0 && rate == 0 && howMany == 0 {
 				return usagef("nothing to publish: give values, - for standard input, --count or --rate")
@@ -42,7 +49,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 			if len(values) > 0 && (rate > 0 || howMany > 0) {
 				return usagef("values, or --count and --rate: not both")
 			}
-			p, err := newProducer(cmd.Context(), f.source, partition)
+			p, err := newProducer(cmd.Context(), source, partition)
 			if err != nil {
 				return err
 			}
@@ -67,29 +74,13 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.source, "source", "", "where to publish: "+sources[0].like+" (default: the stream of the rota up of this folder)")
-	fl.StringVar(&f.dir, "dir", defaultDir, "the folder of that rota up")
+	fl.StringVar(&source, "source", "", "where to publish: "+exampleSource()+" (default: the stream of the rota up of this folder)")
+	fl.StringVar(&dir, "dir", defaultDir, "the folder of that rota up")
 	fl.StringVar(&partition, "partition", "", "publish to this one alone (default: to all in turn)")
 	fl.Var(number[int]{&rate, 0, 1_000_000}, "rate", "messages per second; 0 as fast as they are taken")
 	fl.Var(number[int]{&howMany, 0, 1_000_000_000}, "count", "how many; 0 until Ctrl-C")
 	fl.Var(number[int]{&size, 1, 1 << 20}, "size", "bytes per message that it makes up")
 	return cmd
-}
-
-// fromFolderSource fills in the source of this folder's rota up.
-func (f *memberFlags) fromFolderSource() error {
-	if f.source != "" {
-		return nil
-	}
-	if err := served(f.dir); err != nil {
-		return err
-	}
-	n := readUpNote(f.dir)
-	if n.Source == "" {
-		return usagef("--source is missing: say where to publish, such as %s", sources[0].like)
-	}
-	f.source = "embed:" + f.dir + "?" + n.Source
-	return nil
 }
 
 // A producer publishes to the partitions of one source.

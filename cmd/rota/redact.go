@@ -187,3 +187,13 @@ type bareError struct {
 
 func (e bareError) Error() string { return e.text }
 func (e bareError) Unwrap() error { return e.err }
+
+// parameters are those behind the question mark.
+func parameters(raw string) url.Values {
+	_, query, _ := strings.Cut(raw, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return url.Values{}
+	}
+	return q
+}

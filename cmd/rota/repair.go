@@ -55,7 +55,7 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 			if lease > mostLease {
 				return usagef("--longest-lease %v: no lease is longer than %v", lease, mostLease)
 			}
-			s, store, err := t.survey(cmd.Context())
+			s, store, err := surveyAll(cmd.Context(), &t)
 			if err != nil {
 				return err
 			}
@@ -253,7 +253,7 @@ Exit codes: 0 it is done, 8 it was only shown.`,
   rota group reset --yes --why 'nobody can write the plan'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, store, err := t.survey(cmd.Context())
+			s, store, err := surveyAll(cmd.Context(), &t)
 			if err != nil {
 				return err
 			}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/sim"
@@ -175,23 +173,6 @@ func (s *sheet) cells(label string, names []string, n map[string]int) {
 		s.line(label, "%s", strings.Join(row, "   "))
 		label = ""
 	}
-}
-
-// count is a number of things.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return group(n) + " " + thing
-}
-
-// group writes a number with a comma between thousands.
-func group[T int | int64 | float64](v T) string {
-	s := strconv.FormatInt(int64(math.Round(float64(v))), 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 func seconds(s float64) string {

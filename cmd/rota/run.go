@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type memberFlags struct {
 	rejoin, newGroup, trace, quiet, tether       bool
 	gate, events                                 string
 	labels                                       map[string]string
+	env                                          []string // what commands inherit
 }
 
 func runCmd() *cobra.Command {
@@ -65,6 +67,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
   ROTA_LEASE=10s rota run --config rota.yaml          flags, environment, file: in this order`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.env = childEnv(os.Environ(), ownVariables(cmd.Root()))
 			return runMember(cmd.Context(), f, cmd.Flags().Changed, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -99,16 +102,6 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	return cmd
 }
 
-func examples[T any](table []scheme[T]) string {
-	var out []string
-	for _, s := range table {
-		if s.like != "" {
-			out = append(out, s.like)
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
 // runMember is rota run.
 func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, stdin io.Reader, stdout, stderr io.Writer) error {
 	if err := f.complete(changed); err != nil {
@@ -127,7 +120,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	defer store.Close()
 	if h.deed.kind == "exec" {
-		if h.keeper, err = startKeeper(endTime(f.lease), func(err error) { f.abort(stderr, j, err) }); err != nil {
+		if h.keeper, err = startKeeper(endTime(f.lease), f.env, func(err error) { f.abort(stderr, j, err) }); err != nil {
 			return err
 		}
 		defer h.keeper.Close()
@@ -208,9 +201,12 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 	case f.trace && f.events == "":
 		return usagef("--trace needs --events FILE")
 	}
-	if err := f.fromFolder(); err != nil {
+	t := target{group: f.group, store: f.store, dir: f.dir}
+	source, err := t.fill()
+	if err != nil {
 		return err
 	}
+	f.group, f.store, f.source = t.group, t.store, cmp.Or(f.source, source)
 	switch {
 	case f.group == "":
 		return usagef("--group is missing: name the group to join")
@@ -324,51 +320,6 @@ func waitFor(ctx context.Context, file string, say func()) error {
 	}
 }
 
-// storeTime is how long a store may take to answer before it counts as
-// unreachable.
-const storeTime = 5 * time.Second
-
-// reach asks the store anything, so that a wrong address is told at once.
-func reach(ctx context.Context, store rota.Store, group string) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
-	_, err := store.Get(ctx, group+"/plan")
-	switch {
-	case errors.Is(err, rota.ErrNotFound):
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return silence(store)
-	}
-	return err
-}
-
-// silence tells that there was no answer, and what else is known of it: a right that
-// is missing, most likely.
-func silence(of any) error {
-	text := fmt.Sprintf("no answer within %v", storeTime)
-	if w, ok := of.(rota.Warner); ok {
-		for _, why := range w.Warnings() {
-			text += "; " + plain.Text(why)
-		}
-	}
-	return errors.New(text)
-}
-
-// reachSource asks the source for its partitions: every member needs it, though
-// only the leader asks.
-func reachSource(ctx context.Context, src rota.Source) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
-	_, err := src.Partitions(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return silence(src)
-	}
-	if err != nil {
-		return natsWords(err)
-	}
-	return nil
-}
-
 // tethered ends with stdin: a supervisor that is gone cannot say so otherwise.
 // Whatever does not end in good order then ends anyway.
 func tethered(ctx context.Context, stdin io.Reader, lease time.Duration) context.Context {
@@ -380,4 +331,23 @@ func tethered(ctx context.Context, stdin io.Reader, lease time.Duration) context
 		os.Exit(exitAborted)
 	}()
 	return ctx
+}
+
+// ended is how a member's end becomes the program's.
+func ended(err error) error {
+	for _, end := range []struct {
+		is   error
+		code int
+	}{
+		{rota.ErrFenced, exitFenced}, {rota.ErrOrphaned, exitOrphaned}, {rota.ErrStoreLost, exitStoreLost},
+		{rota.ErrPlanUnwritable, exitUnwritable}, {rota.ErrBug, exitBug},
+	} {
+		if errors.Is(err, end.is) {
+			return codedError{flagWords(err), end.code}
+		}
+	}
+	if err != nil {
+		return flagWords(err)
+	}
+	return nil
 }

@@ -205,3 +205,11 @@ func (s span) Set(text string) error {
 	*s.v = d
 	return nil
 }
+
+// eachFlag visits the flags of a command and of all commands below it.
+func eachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
+	c.LocalFlags().VisitAll(visit)
+	for _, sub := range c.Commands() {
+		eachFlag(sub, visit)
+	}
+}

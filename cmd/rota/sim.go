@@ -269,9 +269,3 @@ func withBar[T any](stderr io.Writer, total int, do func(show func(progress)) T)
 		}
 	}
 }
-
-func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic(err) // no such flag: our own mistake
-	}
-}

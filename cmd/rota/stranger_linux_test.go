@@ -440,7 +440,7 @@ func TestConnectionsLeaveFilesToOpen(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	const most = 256
 	t.Setenv("ROTA_TEST_EXE", os.Args[0])
-	p := &proc{Cmd: exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$ROTA_TEST_EXE\" serve --listen %s", most, port)), t: t, exited: make(chan struct{})}
+	p := &process{Cmd: exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$ROTA_TEST_EXE\" serve --listen %s", most, port)), t: t, exited: make(chan struct{})}
 	p.Env, p.Dir, p.Stdout, p.Stderr = append(os.Environ(), "ROTA_TEST_AS=rota"), dir, &p.out, &p.err
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

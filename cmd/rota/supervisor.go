@@ -119,7 +119,7 @@ func memberEnv(env []string) []string {
 }
 
 func (s *supervisor) readEvents(c *child, r io.Reader) {
-	b := bufio.NewReaderSize(r, maxLine)
+	b := bufio.NewReaderSize(r, line.MaxSize)
 	for {
 		text, err := b.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {

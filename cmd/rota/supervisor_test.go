@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/internal/line"
 )
 
 // Whatever a member writes, rota up reads on: a pipe that nobody reads would stop the
 // member.
 func TestLongLinesOfAMemberAreReadOn(t *testing.T) {
-	long := strings.Repeat("x", 3*maxLine)
+	long := strings.Repeat("x", 3*line.MaxSize)
 	s := &supervisor{events: make(chan happening, 1000)}
 	s.readWords(&child{}, strings.NewReader("first\n"+long+"\nlast\n"))
 	s.readEvents(&child{}, bytes.NewReader([]byte(long+"\n"+`{"v":2,"event":"joined","session":"s1"}`+"\n")))

@@ -48,8 +48,8 @@ const (
 	memberKind
 )
 
-// survey reads everything. The store is the caller's to close.
-func (t *target) survey(ctx context.Context) (*survey, rota.Store, error) {
+// surveyAll reads everything. The store is the caller's to close.
+func surveyAll(ctx context.Context, t *target) (*survey, rota.Store, error) {
 	store, err := t.open()
 	if err != nil {
 		return nil, nil, err

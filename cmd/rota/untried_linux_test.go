@@ -13,7 +13,7 @@ import (
 
 // A trial is a member with a command for messages, of which each notes its attempt.
 type trial struct {
-	*proc
+	*process
 	t       *testing.T
 	js      jetstream.JetStream
 	command string
@@ -42,7 +42,7 @@ func newTrial(t *testing.T) *trial {
 	}
 	tr := &trial{t: t, js: js, command: filepath.Join(dir, "handle"), noted: filepath.Join(dir, "noted")}
 	tr.write()
-	tr.proc = start(t, dir, "run", "--group", "g", "--new-group", "--store", s.URL(), "--source", s.URL()+"?stream=S&subject=s.*&partitions=1", "--handle", "exec:"+tr.command)
+	tr.process = start(t, dir, "run", "--group", "g", "--new-group", "--store", s.URL(), "--source", s.URL()+"?stream=S&subject=s.*&partitions=1", "--handle", "exec:"+tr.command)
 	tr.publish("first")
 	tr.handled("first/1")
 	return tr

@@ -54,7 +54,7 @@ func spread(st statusShape) map[string]int {
 	return out
 }
 
-func (p *proc) pidOf(name string) int {
+func (p *process) pidOf(name string) int {
 	m := regexp.MustCompile(`\s`+name+` joined \(session [0-9a-f]+, pid (\d+)\)`).FindAllStringSubmatch(p.out.String(), -1)
 	if m == nil {
 		p.t.Fatalf("%s has not joined", name)

@@ -110,3 +110,16 @@ func open[T any](flag string, table []scheme[T], raw string, opts ...rotanats.Op
 	}
 	return v, nil
 }
+
+func examples[T any](table []scheme[T]) string {
+	var out []string
+	for _, s := range table {
+		if s.like != "" {
+			out = append(out, s.like)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// exampleSource is a source that messages can be published to, for people.
+func exampleSource() string { return sources[0].like }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/spf13/cobra"
 )
@@ -411,8 +412,8 @@ func (w *watchdog) descendants() (below map[int][]int, strays bool) {
 		if err != nil {
 			continue
 		}
-		if state, ppid, ok := procStat(pid); ok && state != 'Z' && state != 'X' {
-			parent[pid] = ppid
+		if s, ok := proc.Read(pid); ok && !s.Dead() {
+			parent[pid] = s.Parent
 		}
 	}
 	first := map[int]int{}
@@ -488,21 +489,6 @@ func entries(dir string) []string {
 	defer d.Close()
 	names, _ := d.Readdirnames(-1)
 	return names
-}
-
-// procStat reads a process's state and parent; its name, in brackets, may hold
-// anything.
-func procStat(pid int) (state byte, ppid int, ok bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, false
-	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 2 {
-		return 0, 0, false
-	}
-	ppid, err = strconv.Atoi(f[1])
-	return f[0][0], ppid, err == nil
 }
 
 // makeCgroup makes a folder for commands below our own cgroup, where the second

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"github.com/rota-dev/rota/internal/clock"
 )
 
@@ -26,7 +27,7 @@ const forLong = lasting(1 << 62)
 // keep starts a watchdog; both ways of holding commands have the same tests.
 func keep(t *testing.T, margin time.Duration, args ...string) *keeper {
 	t.Helper()
-	k, err := startKeeper(margin, func(err error) { t.Errorf("lost: %v", err) }, args...)
+	k, err := startKeeper(margin, os.Environ(), func(err error) { t.Errorf("lost: %v", err) }, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +72,8 @@ func pids(text string) (out []int) {
 
 // alive: a zombie is not.
 func alive(pid int) bool {
-	state, _, ok := procStat(pid)
-	return ok && state != 'Z' && state != 'X'
+	s, ok := proc.Read(pid)
+	return ok && !s.Dead()
 }
 
 func TestCommandsGetTheirInputAndTellTheirEnd(t *testing.T) {
@@ -189,7 +190,7 @@ func TestCommandsEndWhenAsked(t *testing.T) {
 }
 
 // owners starts a member whose commands say who they are.
-func owners(t *testing.T, partitions int, flags ...string) (p *proc, events string, commands func() []int) {
+func owners(t *testing.T, partitions int, flags ...string) (p *process, events string, commands func() []int) {
 	dir := t.TempDir()
 	events = filepath.Join(dir, "events")
 	script := "echo $$ >> " + dir + "/$ROTA_PARTITION; " + strings.ReplaceAll(hiders, "echo $!", "echo $! >> "+dir+"/$ROTA_PARTITION") + " sleep 1000"
@@ -252,8 +253,8 @@ func TestCommandsEndWithAKilledRota(t *testing.T) {
 func TestRotaEndsWithItsWatchdog(t *testing.T) {
 	p, _, commands := owners(t, 1)
 	until(t, "the command", func() bool { return len(commands()) == 4 })
-	_, watchdog, _ := procStat(commands()[0])
-	syscall.Kill(watchdog, syscall.SIGKILL)
+	command, _ := proc.Read(commands()[0])
+	syscall.Kill(command.Parent, syscall.SIGKILL)
 	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: the watchdog has ended") {
 		t.Errorf("exit %d, said %q", code, p.err.String())
 	}
@@ -264,7 +265,8 @@ func TestRotaEndsWithItsWatchdog(t *testing.T) {
 func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
 	p, _, commands := owners(t, 1, "--drain", "1s")
 	until(t, "the command", func() bool { return len(commands()) == 4 })
-	_, watchdog, _ := procStat(commands()[0])
+	command, _ := proc.Read(commands()[0])
+	watchdog := command.Parent
 	syscall.Kill(watchdog, syscall.SIGSTOP)
 	p.Process.Signal(syscall.SIGTERM)
 	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: ") {

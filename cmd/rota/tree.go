@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// prepare makes every command of the tree call began when its own work starts, and
+// look when its settings are known.
+// A command that only holds others prints its help, and refuses what it does
+// not know; cobra by itself would print help and report success.
+func prepare(cmd *cobra.Command, began func(), look func(*cobra.Command)) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = knownCommand
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		cmd.DisableFlagsInUseLine = true
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if args := cmd.Args; args != nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			err := args(cmd, given)
+			if err != nil && strings.HasPrefix(err.Error(), "unknown") {
+				return unknownArgument(cmd, given)
+			}
+			if err != nil {
+				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+			}
+			return err
+		}
+	}
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			began()
+			warnOfSecrets(cmd)
+			if err := applySettings(cmd); err != nil {
+				return err
+			}
+			look(cmd)
+			return do(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		prepare(sub, began, look)
+	}
+}
+
+// addDefaults adds cobra's own commands, which take note of where to print when
+// they are made.
+func addDefaults(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = knownTopic
+	}
+}
+
+// unknownArgument is cobra's refusal of arguments where none are wanted. The
+// argument may be a URL whose flag was forgotten.
+func unknownArgument(cmd *cobra.Command, given []string) error {
+	return usagef("unknown command %q for %q", redactIfURL(given[0]), cmd.CommandPath())
+}
+
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("unknown command %q, did you mean %s?", redactIfURL(args[0]), strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q; see %s --help", redactIfURL(args[0]), cmd.CommandPath())
+}
+
+func knownTopic(help *cobra.Command, args []string) error {
+	_, rest, err := help.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return usagef("no help on %q; see rota --help", redactIfURL(strings.Join(args, " ")))
+	}
+	return nil
+}
