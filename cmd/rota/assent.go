@@ -66,7 +66,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 				return err
 			}
 		}
-		return silentExit(exitUndone)
+		return quietly(exitUndone)
 	}
 	yes := a.yes
 	if !yes && a.output == "table" && columns(cmd.InOrStdin()) > 0 {
@@ -82,7 +82,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 			}
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), "rota: nothing was done; --yes does it")
-		return silentExit(exitUndone)
+		return quietly(exitUndone)
 	}
 	failed := d.carryOut(cmd.Context(), func(text string) {
 		if a.output == "table" {

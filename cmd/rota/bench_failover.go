@@ -69,15 +69,15 @@ Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 us
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.Var(number[int]{&f.runs, 1, 1000}, "runs", "how often to do all of it; ten runs have all ten phases")
-	fl.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures")
+	fl.Var(whole(&f.runs, 1, 1000), "runs", "how often to do all of it; ten runs have all ten phases")
+	fl.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	fl.StringVar(&f.report, "report", "", "keep the figures of each run in this folder, and the event lines of a run that broke a promise")
 	fl.BoolVar(&f.keep, "keep", false, "with --report: keep all event lines, about 200 MB per run")
-	fl.Var(number[int]{&f.partitions, 8, 1024}, "partitions", "how many partitions, 8 to 1024")
-	fl.Var(span{&f.lease, false}, "lease", "how long a silent member keeps what it owns")
-	fl.Var(span{&f.heartbeat, false}, "heartbeat", "how often the lease is renewed")
-	fl.Var(span{&f.handler, false}, "handler", "how long a message takes: too short a time saturates the machine, which then measures itself")
-	fl.Var(number[int]{&f.first, 0, 999}, "first", "number of the first run, and so its phase")
+	fl.Var(whole(&f.partitions, 8, 1024), "partitions", "how many partitions, 8 to 1024")
+	fl.Var(span(&f.lease), "lease", "how long a silent member keeps what it owns")
+	fl.Var(span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
+	fl.Var(span(&f.handler), "handler", "how long a message takes: too short a time saturates the machine, which then measures itself")
+	fl.Var(whole(&f.first, 0, 999), "first", "number of the first run, and so its phase")
 	fl.StringVar(&f.only, "only", "", "end a run after this event")
 	fl.StringVar(&f.member, "member", "", "measure this program instead; it is called as CMD serve and CMD run")
 	fl.StringVar(&f.system, "system", f.system, "and what to call it")
@@ -179,7 +179,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 	r.sum()
 	if ctx.Err() != nil {
 		fmt.Fprintf(stderr, "interrupted after %d of %s; the figures are of those\n", len(r.Runs), count(f.runs, "run"))
-		failed = silentExit(exitInterrupted)
+		failed = quietly(exitInterrupted)
 	}
 	if len(r.Runs) > 0 {
 		if err := f.print(cmd.OutOrStdout(), r); err != nil {
@@ -192,7 +192,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 // verdict is the exit code: a broken promise stays broken, whatever came then.
 func (r *benchReport) verdict(failed error) error {
 	if len(r.Broken) > 0 {
-		return silentExit(exitFailed)
+		return quietly(exitFailed)
 	}
 	return failed
 }

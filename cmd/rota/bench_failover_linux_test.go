@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // small is a run that takes seconds: joining and leaving, with a short lease.
@@ -21,12 +22,12 @@ var small = strings.Fields("bench failover --runs 1 --partitions 8 --lease 2s --
 func TestBenchFailoverMeasuresRealProcesses(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	p := start(t, dir, append(small, "-o", "json", "--report", "figures")...)
-	if code := p.code(); code != 0 {
+	p := trial.Start(t, dir, append(small, "-o", "json", "--report", "figures")...)
+	if code := p.Code(); code != 0 {
 		t.Fatalf("exit %d", code)
 	}
 	var r benchReport
-	if err := json.Unmarshal([]byte(p.out.String()), &r); err != nil {
+	if err := json.Unmarshal([]byte(p.Out.String()), &r); err != nil {
 		t.Fatal(err)
 	}
 	var events []string
@@ -39,10 +40,10 @@ func TestBenchFailoverMeasuresRealProcesses(t *testing.T) {
 	if !slices.Equal(events, failover.Events[:3]) || r.System != "rota" || r.Partitions != 8 || len(r.Broken) != 0 || r.Rate <= 0 {
 		t.Errorf("%+v", r)
 	}
-	in(t, p.err.String(), "rota, run 1 of 1", "2nd joins", "5 join", "leave")
+	trial.In(t, p.Err.String(), "rota, run 1 of 1", "2nd joins", "5 join", "leave")
 
 	code, table, _ := rotaRuns(t.Context(), "bench", "page", filepath.Join(dir, "figures"))
-	in(t, table, "rota: 8 partitions", "2nd joins", "5 join", "leave", "idle: ")
+	trial.In(t, table, "rota: 8 partitions", "2nd joins", "5 join", "leave", "idle: ")
 	if code != 0 {
 		t.Errorf("rota bench page: exit %d", code)
 	}
@@ -61,9 +62,9 @@ func TestBenchFailoverLeavesNothingBehind(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		tmp := t.TempDir()
 		t.Setenv("TMPDIR", tmp)
-		p := start(t, t.TempDir(), small...)
+		p := trial.Start(t, t.TempDir(), small...)
 		pids := map[int]bool{}
-		until(t, "a member", func() bool {
+		trial.Until(t, "a member", func() bool {
 			files, _ := filepath.Glob(filepath.Join(tmp, "rota-bench-*", "c*.jsonl"))
 			for _, file := range files {
 				b, _ := os.ReadFile(file)
@@ -75,13 +76,13 @@ func TestBenchFailoverLeavesNothingBehind(t *testing.T) {
 			return len(pids) > 0
 		})
 		p.Process.Signal(sig)
-		if code := p.code(); sig == syscall.SIGINT && code != exitInterrupted {
+		if code := p.Code(); sig == syscall.SIGINT && code != exitInterrupted {
 			t.Errorf("after Ctrl-C: exit %d, want %d", code, exitInterrupted)
 		}
-		until(t, "the end of all", func() bool {
+		trial.Until(t, "the end of all", func() bool {
 			left, _ := filepath.Glob(filepath.Join(tmp, "rota-bench-*"))
 			for pid := range pids {
-				if alive(pid) {
+				if trial.Alive(pid) {
 					return false
 				}
 			}
@@ -119,8 +120,8 @@ func TestBenchFailoverSaysWhatWentWrong(t *testing.T) {
 
 // A member that waits at a gate leaves, too, when its supervisor is gone.
 func TestATetherIsFeltAtTheGate(t *testing.T) {
-	p := start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
-	if code := p.code(); code != 0 {
+	p := trial.Start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 }
@@ -147,7 +148,7 @@ func TestBenchFailoverNoticesTwoOwners(t *testing.T) {
 		}
 		r := &benchReport{Runs: []benchRun{{Broken: wrong}}}
 		r.sum()
-		if code, silent := r.verdict(nil).(silentExit); silent != (want > 0) || silent && code != exitFailed {
+		if code, silent := exitCode(r.verdict(nil), true); !silent || (code == exitFailed) != (want > 0) {
 			t.Errorf("granted again at %s: %v", boot, r.verdict(nil))
 		}
 		if strings.Contains(failoverTable(r), "broken promise: ") != (want > 0) {

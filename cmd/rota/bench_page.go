@@ -40,7 +40,7 @@ func benchPageCmd() *cobra.Command {
 			return out.Flush()
 		},
 	}
-	cmd.Flags().VarP(choice{&output, []string{"table", "page"}}, "output", "o", "what to print")
+	cmd.Flags().VarP(oneWord(&output, "table", "page"), "output", "o", "what to print")
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "page"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
 // docs/performance.md tells of every event, of what it was measured on, and of
@@ -49,14 +51,14 @@ func TestPageComparesAndTellsWhatIsAboveItsBound(t *testing.T) {
 		t.Fatalf("%d systems, first %s", len(all), all[0].System)
 	}
 	text := comparison(all)
-	in(t, text, "rota: 64 partitions", "above its bound: 2nd joins, worst: 0.4 s, bound 0.3 s", "above its bound: kill, median excess: 0.3 s, bound 0.1 s",
+	trial.In(t, text, "rota: 64 partitions", "above its bound: 2nd joins, worst: 0.4 s, bound 0.3 s", "above its bound: kill, median excess: 0.3 s, bound 0.1 s",
 		"franz-go classic: ", "how many times rota's", "2nd joins", "0.300 s", "1.000 s (3.3×)")
 	if strings.Contains(text, "median idle") || strings.Count(text, "above its bound") != 2 {
 		t.Errorf("too much is above its bound:\n%s", text)
 	}
 	var page strings.Builder
 	writePerformance(&page, all)
-	in(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |", "## What is not measured")
+	trial.In(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |", "## What is not measured")
 }
 
 func TestPageSaysWhatIsMissing(t *testing.T) {
@@ -68,4 +70,25 @@ func TestPageSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// FuzzBenchReport compares figures that anybody may have edited.
+func FuzzBenchReport(f *testing.F) {
+	canned := strings.NewReplacer("SYSTEM", "rota", "MEDIAN", "0.2").Replace(cannedRun)
+	f.Add([]byte(canned), []byte(strings.Replace(canned, `"rota"`, `"x\u001b[2J\nforged"`, 1)))
+	f.Add([]byte(strings.ReplaceAll(canned, "0.2", "1e308")), []byte(strings.ReplaceAll(canned, "5", "-1e308")))
+	f.Add([]byte(strings.Replace(canned, `"broken":[]`, `"broken":["\u202e\nforged"]`, 1)), []byte(canned+canned))
+	f.Add([]byte(strings.Replace(canned, `"idle_ms":[15]`, `"idle_ms":null,"gap_before":{"-1":9},"gap_during":{"99999999":-9}`, 1)), []byte(`{"runs":[{"at":"9999-12-31T23:59:59Z"}]}`))
+	f.Add([]byte(`{}`), []byte(`[]`))
+	f.Fuzz(func(t *testing.T, ours, theirs []byte) {
+		all, err := readBench(fstest.MapFS{"rota-0.json": {Data: ours}, "x-0.json": {Data: theirs}})
+		if err != nil {
+			trial.Tame(t, "a refusal", plain.Lines(err.Error()))
+			return
+		}
+		trial.Tame(t, "the comparison", comparison(all))
+		var page strings.Builder
+		writePerformance(&page, all)
+		trial.Tame(t, "the page", page.String())
+	})
 }

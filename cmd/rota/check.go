@@ -54,7 +54,7 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 				fmt.Fprintln(cmd.OutOrStdout(), w)
 			}
 			if len(v.wrong) > 0 {
-				return silentExit(exitFailed)
+				return quietly(exitFailed)
 			}
 			return nil
 		},
@@ -73,7 +73,7 @@ func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), 
 func readLines(file string) ([]seen, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, badUsage(err)
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, line.MaxSize)
@@ -84,7 +84,7 @@ func readLines(file string) ([]seen, error) {
 			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, line.MaxSize)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, usageError{err}
+			return nil, badUsage(err)
 		}
 		last := err != nil
 		if len(bytes.TrimSpace(b)) > 0 {

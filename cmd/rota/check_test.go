@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
 )
 
 // tale makes event lines of a terse story: "at event member partition@token
@@ -211,5 +214,44 @@ func FuzzEventLine(f *testing.F) {
 		// Whatever was decoded can be judged, twice and beside a sound one.
 		judgeLines([]seen{{l, "f", 1}, {l, "f", 2}})
 		judgeLines(append(tale(t, soundTale), seen{l, "f", 1}))
+	})
+}
+
+// FuzzCheckFile lets rota check judge whole files of anything.
+func FuzzCheckFile(f *testing.F) {
+	var sound strings.Builder
+	for _, l := range tale(f, soundTale) {
+		b, err := json.Marshal(l.Line)
+		if err != nil {
+			f.Fatal(err)
+		}
+		fmt.Fprintf(&sound, "%s\n", b)
+	}
+	f.Add([]byte(sound.String()))
+	f.Add([]byte(strings.ReplaceAll(sound.String(), `"q0"`, `"q\u001b[2J\u202e"`)))
+	f.Add([]byte(strings.ReplaceAll(sound.String(), `"token":"1"`, `"token":"18446744073709551615"`)))
+	f.Add([]byte(strings.ReplaceAll(sound.String(), `"boot_ns":`, `"boot_ns":922337203`)))
+	f.Add([]byte("{\"v\":2,\"event\":\"\x1b\"}\n\x00\n{}"))
+	f.Add([]byte("\n\n\n{\"v\":2"))
+	file := filepath.Join(f.TempDir(), "events")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		cmd := checkCmd() // by itself: to make all commands would take most of the time
+		cmd.SetOut(&out)
+		err := cmd.RunE(cmd, []string{file})
+		switch _, broken := exitCode(err, true); {
+		case err == nil, broken:
+			if (err == nil) != strings.Contains(out.String(), "all well") {
+				t.Errorf("%v, but it says %q", err, &out)
+			}
+		case !isUsage(err) || out.Len() > 0:
+			t.Errorf("%v, and it says %q", err, &out)
+		default:
+			trial.Tame(t, "a refusal", plain.Lines(err.Error()))
+		}
+		trial.Tame(t, "check", out.String())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
 )
 
@@ -99,7 +100,7 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 		{"never healed", "0s", false, exitOrphaned, []string{"store_lost", "stop", "drained", "orphaned"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			address := freePort(t)
+			address := trial.FreePort(t)
 			y := newYard(t, "--listen", address)
 			key := filepath.Join(y.data(), "rota.nkey")
 			seed, err := os.ReadFile(key)
@@ -114,22 +115,22 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 				y.member(n, flags...)
 			}
 			c5 := y.member("c5", append(flags, "--orphan", c.orphan, "--store", "nats://"+s.Addr().String()+"?sync=always&nkey="+key)...)
-			until(t, "two each", func() bool {
+			trial.Until(t, "two each", func() bool {
 				return mapIs(spreadOf(y), map[string]int{"c1": 2, "c2": 2, "c3": 2, "c4": 2, "c5": 2})
 			})
 			cut := int64(clock.Boot())
 			s.Cut()
-			until(t, "everything elsewhere", func() bool {
+			trial.Until(t, "everything elsewhere", func() bool {
 				sp := spreadOf(y)
 				return len(sp) == 4 && sp["c1"]+sp["c2"]+sp["c3"]+sp["c4"] == 10
 			})
 			if c.heal {
 				s.Heal()
 			}
-			if code := c5.code(); code != c.code {
+			if code := c5.Code(); code != c.code {
 				t.Errorf("exit %d, want %d", code, c.code)
 			}
-			if strings.Contains(c5.err.String(), strings.TrimSpace(string(seed))) {
+			if strings.Contains(c5.Err.String(), strings.TrimSpace(string(seed))) {
 				t.Error("it tells a secret")
 			}
 			var files []string
@@ -147,7 +148,7 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 					told = append(told, l.Event)
 				}
 			}
-			in(t, strings.Join(told, " "), c.story...)
+			trial.In(t, strings.Join(told, " "), c.story...)
 			plans := 0
 			for _, f := range files[:4] {
 				b, err := os.Open(f)

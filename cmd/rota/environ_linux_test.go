@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/spf13/pflag"
 )
 
@@ -24,8 +25,8 @@ func TestCommandsFindNoSettingsAndEachFactOnce(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	p := start(t, dir, "run")
-	until(t, "the command", func() bool { _, err := os.Stat(filepath.Join(dir, "done")); return err == nil })
+	p := trial.Start(t, dir, "run")
+	trial.Until(t, "the command", func() bool { _, err := os.Stat(filepath.Join(dir, "done")); return err == nil })
 	p.Process.Kill()
 	read := func(name string) []string {
 		b, err := os.ReadFile(filepath.Join(dir, name))

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // What cannot be ended holds up its own command until that must end, and nobody
@@ -100,7 +102,7 @@ func TestASetuidDaemonHoldsUpNobody(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	var out lockedBuffer
+	var out trial.Buffer
 	c := exec.Command(rota, "run", "--group", "g", "--store", "mem:", "--source", "none:?partitions=3", "--new-group", "--drain", "5s", "--own",
 		"exec:trap 'exit 0' TERM; [ $ROTA_PARTITION = p0 ] && "+daemon+" "+daemonArg+" "+pidFile+"; touch "+dir+"/up.$ROTA_PARTITION; while :; do sleep 0.02; done")
 	c.Env, c.Dir = append(os.Environ(), "ROTA_TEST_AS=rota"), dir
@@ -109,11 +111,10 @@ func TestASetuidDaemonHoldsUpNobody(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Skipf("NOT ALLOWED: a process of nobody's: %v", err)
 	}
-	p := &process{Cmd: c, t: t, exited: make(chan struct{})}
-	go func() { c.Wait(); close(p.exited) }()
+	p := trial.Watch(t, c)
 	defer c.Process.Kill()
 	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
-	until(t, "the commands and the daemon", func() bool {
+	trial.Until(t, "the commands and the daemon", func() bool {
 		return exists("pid.not") || exists("pid") && exists("up.p0") && exists("up.p1") && exists("up.p2")
 	})
 	if why, err := os.ReadFile(pidFile + ".not"); err == nil {
@@ -126,10 +127,10 @@ func TestASetuidDaemonHoldsUpNobody(t *testing.T) {
 	}
 	defer syscall.Kill(pid, syscall.SIGKILL)
 	c.Process.Signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d: %s", code, &out)
 	}
-	if !alive(pid) {
+	if !trial.Alive(pid) {
 		t.Error("the daemon was ended, so nothing was tried")
 	}
 	if want := fmt.Sprintf("process %d (/proc/self/exe %s-now %s) has escaped", pid, daemonArg, pidFile); strings.Count(out.String(), want) != 1 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -20,7 +21,9 @@ const (
 	exitInterrupted = 130 // as a shell reports Ctrl-C
 )
 
-// A codedError ends the program with a code of its own.
+// coded is an error that ends the program with a code of its own.
+func coded(err error, code int) error { return codedError{err, code} }
+
 type codedError struct {
 	error
 	code int
@@ -29,19 +32,45 @@ type codedError struct {
 func (e codedError) Unwrap() error { return e.error }
 
 func unreachable(store string, err error) error {
-	return codedError{fmt.Errorf("the store %s cannot be reached: %w", redact(store), bare(err)), exitUnreachable}
+	return coded(fmt.Errorf("the store %s cannot be reached: %w", redact(store), bare(err)), exitUnreachable)
 }
 
-// A silentExit ends with a code and without a message: what there is to say has
-// been said.
+// quietly ends with a code and without a message: what there is to say has been
+// said.
+func quietly(code int) error { return silentExit(code) }
+
 type silentExit int
 
 func (e silentExit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// A usageError is the caller's mistake. Commands return one when only they can
-// see it; whatever cobra refuses before a command begins counts as one too.
+// badUsage is the caller's mistake. Commands return one when only they can see it;
+// whatever cobra refuses before a command begins counts as one too.
+func badUsage(err error) error { return usageError{err} }
+
+func usagef(format string, args ...any) error { return badUsage(fmt.Errorf(format, args...)) }
+
 type usageError struct{ error }
 
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
+// exitCode is what the program ends with after an error; silent if it is not to be
+// printed. began tells whether a command's own work had begun.
+func exitCode(err error, began bool) (code int, silent bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, ok := errors.AsType[silentExit](err); ok {
+		return int(code), true
+	}
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code, false
+	}
+	if _, usage := errors.AsType[usageError](err); usage || !began {
+		return exitUsage, false
+	}
+	return exitFailed, false
+}
+
+// isUsage tells whether an error is the caller's mistake.
+func isUsage(err error) bool {
+	_, ok := errors.AsType[usageError](err)
+	return ok
 }

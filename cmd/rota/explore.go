@@ -58,9 +58,9 @@ wrong command line, 130 if interrupted.`,
 	flags.BoolVar(&f.short, "short", false, "only those that take seconds")
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and show the shortest way to notice")
 	flags.BoolVar(&f.list, "list", false, "list the configurations and explore none")
-	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.Var(number[int]{&f.most, 0, math.MaxInt}, "most", "cut a configuration after this many states; 0 is never")
-	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures; json is one line each")
+	flags.Var(whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
+	flags.Var(whole(&f.most, 0, math.MaxInt), "most", "cut a configuration after this many states; 0 is never")
+	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -106,9 +106,9 @@ func (f *exploreFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case failed > 0:
-		return silentExit(exitFailed)
+		return quietly(exitFailed)
 	case ctx.Err() != nil:
-		return silentExit(130)
+		return quietly(130)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 		}
 		r := explore.Catch(cmd.Context(), d.ID, explore.Options{Cores: 1}) // so that it is the same way each time
 		if cmd.Context().Err() != nil {
-			return silentExit(130)
+			return quietly(130)
 		}
 		if r == nil || r.Violation == nil {
 			missed++
@@ -208,7 +208,7 @@ func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if missed > 0 {
-		return silentExit(exitFailed)
+		return quietly(exitFailed)
 	}
 	return nil
 }

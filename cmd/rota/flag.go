@@ -1,19 +1,25 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/rota-dev/rota"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Flag values that know what they allow, so that the refusal of a wrong one can
 // say it.
 
-// number is a whole number from lo to hi.
+// whole is a whole number from lo to hi.
+func whole[T int | uint64](v *T, lo, hi T) pflag.Value { return number[T]{v, lo, hi} }
+
 type number[T int | uint64] struct {
 	v      *T
 	lo, hi T
@@ -42,7 +48,9 @@ func (n number[T]) Set(s string) error {
 
 func (n number[T]) endless() bool { return uint64(n.hi) == math.MaxInt }
 
-// choice is one word of a few.
+// oneWord is one word of a few.
+func oneWord(v *string, of ...string) pflag.Value { return choice{v, of} }
+
 type choice struct {
 	v  *string
 	of []string
@@ -65,8 +73,17 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
-// series is a list of values, separated by commas. What is set replaces what was
-// there. If it may be empty, the word none says so.
+// listOf is a list of values, separated by commas. What is set replaces what was
+// there.
+func listOf[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
+	return series[T]{v, false, parse}
+}
+
+// listOrNone is a list that may be empty: the word none says so.
+func listOrNone[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
+	return series[T]{v, true, parse}
+}
+
 type series[T comparable] struct {
 	v     *[]T
 	empty bool
@@ -135,7 +152,9 @@ func oneOf(names []string) func(string) (string, error) {
 	}
 }
 
-// quantity is a number from lo to hi.
+// quantityIn is a number from lo to hi.
+func quantityIn(v *float64, lo, hi float64) pflag.Value { return quantity{v, lo, hi} }
+
 type quantity struct {
 	v      *float64
 	lo, hi float64
@@ -180,5 +199,52 @@ func completeFolder(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // no such flag: our own mistake
+	}
+}
+
+// span is a duration above zero.
+func span(v *time.Duration) pflag.Value { return duration{v, false} }
+
+// spanOrNone is a duration that a member can do without: 0s means none at all.
+func spanOrNone(v *time.Duration) pflag.Value { return duration{v, true} }
+
+type duration struct {
+	v      *time.Duration
+	atOnce bool
+}
+
+func (s duration) String() string {
+	switch {
+	case s.v == nil:
+		return ""
+	case *s.v == rota.AtOnce:
+		return "0s"
+	}
+	return s.v.String()
+}
+
+func (s duration) Type() string { return "duration" }
+
+func (s duration) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return errors.New("want a duration such as 5s or 150ms")
+	case d < 0:
+		return errors.New("it cannot be negative")
+	case d == 0 && !s.atOnce:
+		return errors.New("it cannot be zero")
+	case d == 0:
+		d = rota.AtOnce
+	}
+	*s.v = d
+	return nil
+}
+
+// eachFlag visits the flags of a command and of all commands below it.
+func eachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
+	c.LocalFlags().VisitAll(visit)
+	for _, sub := range c.Commands() {
+		eachFlag(sub, visit)
 	}
 }

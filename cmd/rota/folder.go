@@ -88,14 +88,14 @@ func writeFolder(dir, name string) (*os.File, error) {
 // served tells whether somebody serves the folder, or what to do about it.
 func served(dir string) error {
 	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
-		return codedError{fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable}
+		return coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable)
 	}
 	err := rotanats.Served(dir, folderOptions()...)
 	switch {
 	case errors.Is(err, rotanats.ErrNotServed):
-		return codedError{fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), exitUnreachable}
+		return coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), exitUnreachable)
 	case err != nil:
-		return codedError{fmt.Errorf("the server of %s: %w", dir, natsWords(err)), exitUnreachable}
+		return coded(fmt.Errorf("the server of %s: %w", dir, natsWords(err)), exitUnreachable)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ Exit codes: 0 all well, 8 something is wrong.`,
 				return err
 			}
 			if len(found) > 0 {
-				return silentExit(exitUndone)
+				return quietly(exitUndone)
 			}
 			return nil
 		},
@@ -64,7 +64,7 @@ Exit codes: 0 all well, 8 something is wrong.`,
 
 func outputFlag(cmd *cobra.Command, output *string) {
 	*output = "table" // as of all commands, which one file of settings may serve
-	cmd.Flags().VarP(choice{output, []string{"table", "json"}}, "output", "o", "how to print it")
+	cmd.Flags().VarP(oneWord(output, "table", "json"), "output", "o", "how to print it")
 	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/rotatest"
@@ -93,7 +94,7 @@ func (c *crew) rests(members int) {
 			c.t.Log(last)
 		}
 	}()
-	until(c.t, "the group to be at rest", func() bool {
+	trial.Until(c.t, "the group to be at rest", func() bool {
 		st, err := rota.Inspect(c.t.Context(), c.store, "g")
 		last = fmt.Sprintf("%v: %+v", err, st)
 		if err != nil || st.Hold || st.Phase != rota.Sentinel || len(st.Partitions) != 4 {
@@ -307,7 +308,7 @@ func (c *crew) spoiltAndMended(key string, to func([]byte) []byte) {
 	}
 	c.must(append([]string{"group", mend, "--yes", "--why", "test"}, args...)...)
 	c.rests(2)
-	until(t, "nothing to be wrong", func() bool {
+	trial.Until(t, "nothing to be wrong", func() bool {
 		code, stdout, _ = c.rota("group", "check")
 		return code == 0 && strings.Contains(stdout, "nothing is wrong")
 	})
@@ -340,7 +341,7 @@ func TestRepairKeepsWhatIsStopped(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.run["a"] == 1 && c.run["b"] == 0 && c.run["c"] == 0 && c.run["d"] == 1
 	}
-	until(t, "b and c to stop", func() bool {
+	trial.Until(t, "b and c to stop", func() bool {
 		st, err := rota.Inspect(t.Context(), c.store, "g")
 		return err == nil && st.Phase == rota.Sentinel && st.Partitions[1].Reason == "paused" && st.Partitions[2].Reason == "removed" && quiet()
 	})
@@ -350,8 +351,8 @@ func TestRepairKeepsWhatIsStopped(t *testing.T) {
 		t.Errorf("an order to orders that nobody can read: exit %d, %q", code, stderr)
 	}
 	said := c.must("group", "repair", "--yes")
-	in(t, said, "paused stay b", "removed stay c")
-	until(t, "the plan to obey the new orders", func() bool {
+	trial.In(t, said, "paused stay b", "removed stay c")
+	trial.Until(t, "the plan to obey the new orders", func() bool {
 		e, _ := c.get("g/orders")
 		o, err := record.DecodeOrders(e.Value)
 		return err == nil && c.plan().Orders == o.Ver
@@ -360,7 +361,7 @@ func TestRepairKeepsWhatIsStopped(t *testing.T) {
 		t.Errorf("%v run, %d were started, incarnation %d after %d", c.run, c.started()-before, c.plan().Incarnation, inc)
 	}
 	c.must("resume", "b")
-	until(t, "b to run", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.run["b"] == 1 })
+	trial.Until(t, "b to run", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.run["b"] == 1 })
 }
 
 // TestRepairOfAMembersRecordEndsThatSessionAlone: the record of an owner cannot be
@@ -375,7 +376,7 @@ func TestRepairOfAMembersRecordEndsThatSessionAlone(t *testing.T) {
 	was, inc := c.session("c2"), c.plan().Incarnation
 	c.spoil("g/member/"+was, func([]byte) []byte { return []byte("junk") })
 	began := time.Now()
-	in(t, c.must("group", "repair", "--yes", "--longest-lease", crewLease.String()), "write that the session is dead", "its partitions get other owners")
+	trial.In(t, c.must("group", "repair", "--yes", "--longest-lease", crewLease.String()), "write that the session is dead", "its partitions get other owners")
 	if took := time.Since(began); took < deadAfter(crewLease) {
 		t.Errorf("it waited %v for a lease of %v", took, crewLease)
 	}

@@ -66,10 +66,10 @@ type view struct {
 
 func (v *view) flags(cmd *cobra.Command, watch bool) {
 	v.output, v.every = "table", time.Second
-	cmd.Flags().VarP(choice{&v.output, []string{"table", "json"}}, "output", "o", "how to print it")
+	cmd.Flags().VarP(oneWord(&v.output, "table", "json"), "output", "o", "how to print it")
 	if watch {
 		cmd.Flags().BoolVar(&v.watch, "watch", false, "again and again, until Ctrl-C")
-		cmd.Flags().Var(span{&v.every, false}, "every", "how often, with --watch")
+		cmd.Flags().Var(span(&v.every), "every", "how often, with --watch")
 	}
 }
 

@@ -3,54 +3,24 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	_ "embed"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 
-	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
-func main() {
-	if err := notSetuid(); err != nil {
-		refuse(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+// notices are the licences of what others have made and this binary contains, as
+// make notices has found them.
+//
+//go:embed THIRD-PARTY-NOTICES
+var notices string
 
-// run is the whole program but for the process around it: it prints an error
-// once and says with which code to exit.
+func main() { runMain(run) }
+
+// run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := rootCmd()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	addDefaults(root)
-
-	began := false
-	prepare(root, func() { began = true }, warnOfExposed)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	if code, silent := errors.AsType[silentExit](err); silent {
-		return int(code)
-	}
-	fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
-	if coded, ok := errors.AsType[codedError](err); ok {
-		return coded.code
-	}
-	if _, usage := errors.AsType[usageError](err); usage || !began {
-		return exitUsage
-	}
-	return exitFailed
+	return runTree(ctx, rootCmd(), warnOfExposed, args, stdout, stderr)
 }
 
 func rootCmd() *cobra.Command {
@@ -67,15 +37,7 @@ act on a partition, and none is idle for longer than it must be.`,
   rota bench failover      how long partitions wait when members come, go and die
   rota help sim            more about one command
   rota completion bash     completion for your shell`,
-		SilenceErrors: true, // run prints them, once
-		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, redactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
-		}
-		return usagef("%v; see %s --help", err, cmd.CommandPath())
-	})
 	root.AddCommand(
 		upCmd(),
 		runCmd(),
@@ -93,7 +55,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		benchCmd(),
 		evidenceCmd(),
 		watchdogCmd(),
-		versionCmd(),
+		versionCmd(notices),
 	)
 	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")

@@ -2,19 +2,12 @@ package main
 
 import (
 	"cmp"
-	_ "embed"
 	"encoding/json"
 	"io"
 	"regexp"
 	"runtime/debug"
 	"strings"
 )
-
-// notices are the licences of what others have made and this binary contains, as
-// make notices has found them.
-//
-//go:embed THIRD-PARTY-NOTICES
-var notices string
 
 // licences reads from the notices, by module, its version and its licence.
 func licences(text string) map[string][2]string {
@@ -68,7 +61,7 @@ const ourModule = "github.com/rota-dev/rota"
 
 // billOf lists the modules that this very binary was built from. It has neither a
 // date nor a serial number: one binary always tells the same.
-func billOf(info *debug.BuildInfo) bom {
+func billOf(info *debug.BuildInfo, notices string) bom {
 	by := licences(notices)
 	part := func(kind, path, version, sum string) bomModule {
 		m := bomModule{Type: kind, Name: path, Version: cmp.Or(version, "(devel)")}
@@ -113,8 +106,8 @@ func billOf(info *debug.BuildInfo) bom {
 	return out
 }
 
-func printBill(w io.Writer, info *debug.BuildInfo) error {
+func printBill(w io.Writer, info *debug.BuildInfo, notices string) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(billOf(info))
+	return enc.Encode(billOf(info, notices))
 }

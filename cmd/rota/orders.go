@@ -48,7 +48,7 @@ func changeOrders(ctx context.Context, store rota.Store, group string, change fu
 		}
 		switch changed, err := change(o); {
 		case err != nil:
-			return usageError{err}
+			return badUsage(err)
 		case !changed:
 			return errAsItIs
 		}
@@ -57,7 +57,7 @@ func changeOrders(ctx context.Context, store rota.Store, group string, change fu
 		o.Log = o.Log[max(0, len(o.Log)-mostOrders):]
 		b, err := record.Encode(o)
 		if err != nil {
-			return usageError{err}
+			return badUsage(err)
 		}
 		if err := fits(ctx, store, group, o); err != nil {
 			return err
@@ -89,7 +89,7 @@ func fits(ctx context.Context, store rota.Store, group string, o *record.Orders)
 		return unreadable("roster", err)
 	}
 	if err := o.Fit(r); err != nil {
-		return usageError{fmt.Errorf("the group could not write that down: %w", err)}
+		return badUsage(fmt.Errorf("the group could not write that down: %w", err))
 	}
 	return nil
 }
@@ -159,11 +159,6 @@ func orderCmd(o order) *cobra.Command {
 	t.flags(cmd)
 	cmd.Flags().StringVar(&why, "why", "", "why, for the log of orders")
 	return cmd
-}
-
-func isUsage(err error) bool {
-	_, ok := errors.AsType[usageError](err)
-	return ok
 }
 
 func sayDone(w io.Writer, done string, st *rota.Status) error {

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // Only a whole entry of the environment is a mark.
@@ -63,11 +65,11 @@ func onlyMarked(t *testing.T) {
 	m := newMark()
 	other := []*exec.Cmd{stranger(t, "LC_NAME=hello "+m.entry(1)), stranger(t, newMark().entry(1)), stranger(t, m.entry(1)+"x")}
 	ours := stranger(t, m.entry(1))
-	until(t, "the process to be itself", func() bool { _, ok := m.on(ours.Process.Pid); return ok })
+	trial.Until(t, "the process to be itself", func() bool { _, ok := m.on(ours.Process.Pid); return ok })
 	killMarked(m)
-	until(t, "the end of the marked process", func() bool { return !alive(ours.Process.Pid) })
+	trial.Until(t, "the end of the marked process", func() bool { return !trial.Alive(ours.Process.Pid) })
 	for _, c := range other {
-		if !alive(c.Process.Pid) {
+		if !trial.Alive(c.Process.Pid) {
 			t.Errorf("killed: %s", c.Env[len(c.Env)-1])
 		}
 	}
@@ -87,7 +89,7 @@ func TestDescentIsProven(t *testing.T) {
 	defer c.Process.Kill()
 	var b [32]byte
 	n, _ := out.Read(b[:])
-	below := pids(strings.TrimSpace(string(b[:n])))
+	below := trial.PIDs(strings.TrimSpace(string(b[:n])))
 	if len(below) != 1 {
 		t.Fatalf("the shell said %q", b[:n])
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // In a pid namespace of its own a test can give a stranger any process id, which
@@ -53,14 +54,14 @@ func frozenForAWholeRoundOfIDs(dir string, watchdogDies bool) error {
 	commands := func() (all []int) {
 		for i := range partitions {
 			b, _ := os.ReadFile(fmt.Sprintf("%s/p%d", dir, i))
-			all = append(all, pids(string(b))...)
+			all = append(all, trial.PIDs(string(b))...)
 		}
 		return all
 	}
 	wait := func(what string, done func() bool) error {
-		for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+		for end := time.Now().Add(trial.Patience); !done(); time.Sleep(2 * time.Millisecond) {
 			if time.Now().After(end) {
-				return fmt.Errorf("waited %v for %s", patience, what)
+				return fmt.Errorf("waited %v for %s", trial.Patience, what)
 			}
 		}
 		return nil

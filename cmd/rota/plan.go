@@ -66,12 +66,12 @@ if interrupted.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.trace, "trace", "", "the CSV `file` with the speeds")
-	flags.Var(quantity{&f.capacity, 1e-6, 1e15}, "capacity", "how much a member can do, in the unit of the speeds")
-	flags.Var(quantity{&f.trigger, 1e-6, 1e15}, "trigger", "how much it may be given before it counts as overloaded; --capacity if not given")
-	flags.Var(quantity{&f.price, 0.001, 1e6}, "price", "of pack: what one member fewer is worth, in members' capacities moved")
-	flags.Var(series[string]{&f.strategies, false, oneOf(bench.Strategies())}, "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
-	flags.Var(number[int]{&f.members, 0, 100000}, "members", "the fleet of spread and range; 0 is the smallest that is never overloaded")
-	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures; json is one line each")
+	flags.Var(quantityIn(&f.capacity, 1e-6, 1e15), "capacity", "how much a member can do, in the unit of the speeds")
+	flags.Var(quantityIn(&f.trigger, 1e-6, 1e15), "trigger", "how much it may be given before it counts as overloaded; --capacity if not given")
+	flags.Var(quantityIn(&f.price, 0.001, 1e6), "price", "of pack: what one member fewer is worth, in members' capacities moved")
+	flags.Var(listOf(&f.strategies, oneOf(bench.Strategies())), "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
+	flags.Var(whole(&f.members, 0, 100000), "members", "the fleet of spread and range; 0 is the smallest that is never overloaded")
+	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
 	flags.StringVar(&f.report, "report", "", "also write a page, a plot of the members and the rows into this `folder`")
 	complete(cmd, "trace", cobra.FixedCompletions([]string{"csv"}, cobra.ShellCompDirectiveFilterFileExt))
 	complete(cmd, "strategies", completeList(bench.Strategies()))
@@ -115,10 +115,10 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	}
 	outcomes, bound, err := f.replay(cmd, file, about.Size())
 	if cmd.Context().Err() != nil {
-		return silentExit(exitInterrupted)
+		return quietly(exitInterrupted)
 	}
 	if err != nil {
-		return usageError{err}
+		return badUsage(err)
 	}
 	sheet := &planSheet{f, outcomes, bound}
 	if err := sheet.print(cmd.OutOrStdout()); err != nil {

@@ -77,9 +77,9 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 	fl.StringVar(&source, "source", "", "where to publish: "+exampleSource()+" (default: the stream of the rota up of this folder)")
 	fl.StringVar(&dir, "dir", defaultDir, "the folder of that rota up")
 	fl.StringVar(&partition, "partition", "", "publish to this one alone (default: to all in turn)")
-	fl.Var(number[int]{&rate, 0, 1_000_000}, "rate", "messages per second; 0 as fast as they are taken")
-	fl.Var(number[int]{&howMany, 0, 1_000_000_000}, "count", "how many; 0 until Ctrl-C")
-	fl.Var(number[int]{&size, 1, 1 << 20}, "size", "bytes per message that it makes up")
+	fl.Var(whole(&rate, 0, 1_000_000), "rate", "messages per second; 0 as fast as they are taken")
+	fl.Var(whole(&howMany, 0, 1_000_000_000), "count", "how many; 0 until Ctrl-C")
+	fl.Var(whole(&size, 1, 1<<20), "size", "bytes per message that it makes up")
 	return cmd
 }
 
@@ -109,7 +109,7 @@ func newProducer(ctx context.Context, source, partition string) (*producer, erro
 	switch {
 	case partition != "":
 		if err := known("partition", p.subjects, partition); n > 0 && err != nil {
-			return nil, usageError{err}
+			return nil, badUsage(err)
 		}
 		p.subjects = []string{partition}
 	case n == 0:

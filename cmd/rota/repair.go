@@ -69,7 +69,7 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 	}
 	t.flags(cmd)
 	a.flags(cmd)
-	cmd.Flags().Var(span{&lease, false}, "longest-lease", "the longest lease that a member of this group can have")
+	cmd.Flags().Var(span(&lease), "longest-lease", "the longest lease that a member of this group can have")
 	return cmd
 }
 

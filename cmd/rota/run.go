@@ -79,15 +79,15 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
 	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
-	fl.Var(choice{&f.strategy, []string{"spread", "range"}}, "strategy", "how partitions are spread over members")
-	fl.Var(choice{&f.rebalance, []string{"incremental", "eager"}}, "rebalance", "whether only what moves stops, or everything")
-	fl.Var(span{&f.lease, false}, "lease", "how long a silent member keeps what it owns")
-	fl.Var(span{&f.heartbeat, false}, "heartbeat", "how often the lease is renewed")
-	fl.Var(span{&f.settle, true}, "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
-	fl.Var(span{&f.drain, false}, "drain", "how long a partition may take to stop")
-	fl.Var(span{&f.grace, true}, "grace", "how long a partition stays away from a member that gave it up")
-	fl.Var(span{&f.orphan, true}, "orphan", "how long to hope for the store once the lease is over")
-	fl.Var(span{&f.ret, true}, "return", "how long the partitions of a member that left or died wait for one of its --name")
+	fl.Var(oneWord(&f.strategy, "spread", "range"), "strategy", "how partitions are spread over members")
+	fl.Var(oneWord(&f.rebalance, "incremental", "eager"), "rebalance", "whether only what moves stops, or everything")
+	fl.Var(span(&f.lease), "lease", "how long a silent member keeps what it owns")
+	fl.Var(span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
+	fl.Var(spanOrNone(&f.settle), "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
+	fl.Var(span(&f.drain), "drain", "how long a partition may take to stop")
+	fl.Var(spanOrNone(&f.grace), "grace", "how long a partition stays away from a member that gave it up")
+	fl.Var(spanOrNone(&f.orphan), "orphan", "how long to hope for the store once the lease is over")
+	fl.Var(spanOrNone(&f.ret), "return", "how long the partitions of a member that left or died wait for one of its --name")
 	fl.BoolVar(&f.rejoin, "rejoin", false, "come back under a new session when others ended the old one")
 	fl.BoolVar(&f.newGroup, "new-group", false, "the store is known to be new: do not wait for leases it might have forgotten")
 	fl.StringVar(&f.gate, "start-gate", "", "wait until this file exists, then join")
@@ -96,7 +96,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.BoolVar(&f.quiet, "quiet", false, "do not tell on standard error what happens")
 	fl.StringToStringVar(&f.labels, "label", nil, "key=value, for people and placement; may be given more than once")
 	fl.BoolVar(&f.tether, "tether", false, "leave when standard input ends: for supervisors")
-	fl.Var(span{&f.tally, true}, "tally", "with --events: how often to tell how many messages were handled")
+	fl.Var(spanOrNone(&f.tally), "tally", "with --events: how often to tell how many messages were handled")
 	fl.MarkHidden("tether")
 	fl.MarkHidden("tally")
 	return cmd
@@ -141,7 +141,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	m, err := rota.New(cfg)
 	if err != nil {
-		return usageError{flagWords(err)}
+		return badUsage(flagWords(err))
 	}
 	if h.keeper != nil {
 		h.keeper.onEscape(func(partition string, pid int, what string) {
@@ -163,7 +163,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	if h.roll != nil {
 		if err := reachSource(ctx, h.roll); err != nil {
-			return codedError{fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable}
+			return coded(fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable)
 		}
 	}
 	if j != nil && f.tally > 0 {
@@ -343,7 +343,7 @@ func ended(err error) error {
 		{rota.ErrPlanUnwritable, exitUnwritable}, {rota.ErrBug, exitBug},
 	} {
 		if errors.Is(err, end.is) {
-			return codedError{flagWords(err), end.code}
+			return coded(flagWords(err), end.code)
 		}
 	}
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // TestServeEndsWhenItsFolderIsTakenAway: rota serve and rota up end and say why, so
@@ -16,12 +18,12 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 		t.Run(verb[0], func(t *testing.T) {
 			dir := t.TempDir()
 			data := filepath.Join(dir, defaultDir)
-			p := start(t, dir, append(verb, "--dir", data)...)
-			until(t, "the server", func() bool { return strings.Contains(p.out.String(), data) })
+			p := trial.Start(t, dir, append(verb, "--dir", data)...)
+			trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), data) })
 			if err := os.Rename(data, data+".old"); err != nil {
 				t.Fatal(err)
 			}
-			if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, data+" was removed or replaced while it was in use: end all processes") {
+			if code, said := p.Code(), p.Err.String(); code == 0 || !strings.Contains(said, data+" was removed or replaced while it was in use: end all processes") {
 				t.Errorf("exit %d, %q", code, said)
 			}
 		})
@@ -70,8 +72,8 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	}
 	for _, args := range [][]string{{"up", "--for", "1s"}, {"serve"}, {"status"}, {"pause", "p"}, {"run", "--handle", "log"},
 		{"status", "--group", "g", "--store", "embed:" + data}} {
-		p := start(t, dir, args...)
-		if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
+		p := trial.Start(t, dir, args...)
+		if code, said := p.Code(), p.Err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
 			t.Errorf("rota %s: exit %d, %q", strings.Join(args, " "), code, said)
 		}
 	}
@@ -84,6 +86,6 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	if err := os.Remove(file("rota.address")); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, dir, "serve", "--shared-folder")
-	until(t, "the server of a shared folder", func() bool { return strings.Contains(p.out.String(), "serving "+defaultDir) })
+	p := trial.Start(t, dir, "serve", "--shared-folder")
+	trial.Until(t, "the server of a shared folder", func() bool { return strings.Contains(p.Out.String(), "serving "+defaultDir) })
 }

@@ -6,9 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/rota-dev/rota"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -169,47 +167,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// span is a duration. Where a member can do without the time, 0s means none at
-// all; elsewhere it is refused.
-type span struct {
-	v      *time.Duration
-	atOnce bool
-}
-
-func (s span) String() string {
-	switch {
-	case s.v == nil:
-		return ""
-	case *s.v == rota.AtOnce:
-		return "0s"
-	}
-	return s.v.String()
-}
-
-func (s span) Type() string { return "duration" }
-
-func (s span) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return errors.New("want a duration such as 5s or 150ms")
-	case d < 0:
-		return errors.New("it cannot be negative")
-	case d == 0 && !s.atOnce:
-		return errors.New("it cannot be zero")
-	case d == 0:
-		d = rota.AtOnce
-	}
-	*s.v = d
-	return nil
-}
-
-// eachFlag visits the flags of a command and of all commands below it.
-func eachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
-	c.LocalFlags().VisitAll(visit)
-	for _, sub := range c.Commands() {
-		eachFlag(sub, visit)
-	}
 }

@@ -1,9 +1,23 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 )
+
+// runMain is the process around a program: it hears signals and exits.
+func runMain(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	if err := notSetuid(); err != nil {
+		refuse(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // notSetuid refuses to run with other rights than those of whoever called: the
 // command line says what to run, and the watchdog is told so on a file descriptor.

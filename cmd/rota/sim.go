@@ -67,11 +67,11 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(number[int]{&f.schedules, 1, math.MaxInt}, "schedules", "how many schedules to play; of --mutants, the most per defect")
-	flags.Var(number[uint64]{&f.seed, 0, math.MaxUint64}, "seed", "seed of the first; the others follow")
+	flags.Var(whole(&f.schedules, 1, math.MaxInt), "schedules", "how many schedules to play; of --mutants, the most per defect")
+	flags.Var(whole(&f.seed, 0, math.MaxUint64), "seed", "seed of the first; the others follow")
 	sizeFlags(cmd, &f.members, &f.partitions)
-	flags.Var(number[int]{&f.cores, 0, 1024}, "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.VarP(choice{&f.output, []string{"table", "json"}}, "output", "o", "how to print the figures")
+	flags.Var(whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
+	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	flags.StringVar(&f.replay, "replay", "", "print the transcript of the schedule with this `seed`, or play this scenario file")
 	flags.StringVar(&f.directed, "directed", "", "every fault at every point of the `scenario`s whose names begin so; all is all; a number is a seed")
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and look whether it is noticed")
@@ -207,9 +207,9 @@ func firstLine(text string) string {
 func verdict(violations int, interrupted bool) error {
 	switch {
 	case violations > 0:
-		return silentExit(exitFailed)
+		return quietly(exitFailed)
 	case interrupted:
-		return silentExit(exitInterrupted)
+		return quietly(exitInterrupted)
 	}
 	return nil
 }

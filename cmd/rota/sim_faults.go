@@ -92,6 +92,6 @@ var faultWords = map[string]string{
 
 // sizeFlags are the size of a simulated group.
 func sizeFlags(cmd *cobra.Command, members, partitions *int) {
-	cmd.Flags().Var(number[int]{members, 1, 64}, "members", "members of the group, 1 to 64")
-	cmd.Flags().Var(number[int]{partitions, 1, 1024}, "partitions", "partitions they share, 1 to 1024")
+	cmd.Flags().Var(whole(members, 1, 64), "members", "members of the group, 1 to 64")
+	cmd.Flags().Var(whole(partitions, 1, 1024), "partitions", "partitions they share, 1 to 1024")
 }

@@ -200,9 +200,9 @@ func TestVerdict(t *testing.T) {
 		want        error
 	}{
 		{0, false, nil},
-		{0, true, silentExit(exitInterrupted)},
-		{1, false, silentExit(exitFailed)},
-		{1, true, silentExit(exitFailed)},
+		{0, true, quietly(exitInterrupted)},
+		{1, false, quietly(exitFailed)},
+		{1, true, quietly(exitFailed)},
 	} {
 		if got := verdict(c.violations, c.interrupted); got != c.want {
 			t.Errorf("%d violations, interrupted %v: %v, want %v", c.violations, c.interrupted, got, c.want)

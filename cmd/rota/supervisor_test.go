@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,5 +29,25 @@ func TestLongLinesOfAMemberAreReadOn(t *testing.T) {
 	}
 	if n := len(words); n < 3 || words[0] != "first" || words[n-1] != "last" || events != 1 {
 		t.Errorf("%d words and %d events were read", n, events)
+	}
+}
+
+// Event files tell partitions, message ids and errors: they are their owner's.
+func TestEventFilesAreTheirOwners(t *testing.T) {
+	dir := t.TempDir()
+	j, err := line.OpenJournal(filepath.Join(dir, "events"), "g", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	f, err := newEventFile(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for _, name := range []string{"events", "events.jsonl"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: mode %v, %v", name, st.Mode(), err)
+		}
 	}
 }

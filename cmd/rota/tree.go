@@ -1,10 +1,43 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// runTree runs a tree of commands, prints an error once and returns the code to exit
+// with. look sees each command when its settings are known.
+func runTree(ctx context.Context, root *cobra.Command, look func(*cobra.Command), args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(badFlag)
+	root.SilenceErrors, root.SilenceUsage = true, true // they are printed here, once
+	addDefaults(root)
+
+	began := false
+	prepare(root, func() { began = true }, look)
+	err := root.ExecuteContext(ctx)
+	code, silent := exitCode(err, began)
+	if !silent {
+		fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
+	}
+	return code
+}
+
+func badFlag(cmd *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, redactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
+	}
+	return usagef("%v; see %s --help", err, cmd.CommandPath())
+}
 
 // prepare makes every command of the tree call began when its own work starts, and
 // look when its settings are known.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/line"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -245,43 +244,4 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Event files tell partitions, message ids and errors: they are their owner's.
-func TestEventFilesAreTheirOwners(t *testing.T) {
-	dir := t.TempDir()
-	j, err := line.OpenJournal(filepath.Join(dir, "events"), "g", false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Close()
-	f, err := newEventFile(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	for _, name := range []string{"events", "events.jsonl"} {
-		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s: mode %v, %v", name, st.Mode(), err)
-		}
-	}
-}
-
-// Whatever a settings file holds, it is taken or refused in one line.
-func FuzzSettings(f *testing.F) {
-	for _, s := range []string{"lease: 5s\n", "lease: [a, b]\nname: {x: y}\n", "- x", "lease: 5s\nlease: 5s", "a: &x [*x]", "\x00", "label: [[1]]", "? [a]\n: b", "!!binary x: y", "\"a\\nb\": c"} {
-		f.Add([]byte(s))
-	}
-	known := knownFlags(rootCmd())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		set, err := parseSettings("rota.yaml", b, known)
-		if err != nil && (!isUsage(err) || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("refused with %q", err)
-		}
-		for name, s := range set {
-			if err == nil && (!known[name] || s.line < 1) {
-				t.Errorf("took %q of line %d", name, s.line)
-			}
-		}
-	})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func versionCmd() *cobra.Command {
+// versionCmd prints what the binary was built from; notices are the licences of that.
+func versionCmd(notices string) *cobra.Command {
 	var bill, texts bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -35,7 +36,7 @@ licences, as CycloneDX 1.5; --notices prints the texts of those licences.`,
 				_, err := io.WriteString(out, notices)
 				return err
 			case bill:
-				return printBill(out, info)
+				return printBill(out, info, notices)
 			}
 			_, err := fmt.Fprintln(out, version(info))
 			return err

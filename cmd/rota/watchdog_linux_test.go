@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
 )
 
@@ -60,22 +60,6 @@ func sh(t *testing.T, script string, env ...string) (command, func() string) {
 	return command{argv: []string{"/bin/sh", "-c", script}, env: env, out: f, err: f}, read
 }
 
-// pids reads a word per line that is a process id.
-func pids(text string) (out []int) {
-	for w := range strings.FieldsSeq(text) {
-		if pid, err := strconv.Atoi(w); err == nil {
-			out = append(out, pid)
-		}
-	}
-	return out
-}
-
-// alive: a zombie is not.
-func alive(pid int) bool {
-	s, ok := proc.Read(pid)
-	return ok && !s.Dead()
-}
-
 func TestCommandsGetTheirInputAndTellTheirEnd(t *testing.T) {
 	bothWays(t, func(t *testing.T, args ...string) {
 		k := keep(t, time.Millisecond, args...)
@@ -114,9 +98,9 @@ func TestNothingOfACommandIsLeft(t *testing.T) {
 		if err := k.run(t.Context(), forLong, c); err != nil {
 			t.Error(err)
 		}
-		left := pids(out())
-		if len(left) != 3 || slices.ContainsFunc(left, alive) {
-			t.Errorf("left behind, of %v: %v", left, slices.DeleteFunc(slices.Clone(left), func(p int) bool { return !alive(p) }))
+		left := trial.PIDs(out())
+		if len(left) != 3 || slices.ContainsFunc(left, trial.Alive) {
+			t.Errorf("left behind, of %v: %v", left, slices.DeleteFunc(slices.Clone(left), func(p int) bool { return !trial.Alive(p) }))
 		}
 	})
 }
@@ -134,7 +118,7 @@ func TestCommandsAreGoneBeforeTheLeaseEnds(t *testing.T) {
 		if !errors.As(err, &exit) || !exit.late {
 			t.Errorf("run returned %v", err)
 		}
-		if left := pids(out()); len(left) != 3 || slices.ContainsFunc(left, alive) {
+		if left := trial.PIDs(out()); len(left) != 3 || slices.ContainsFunc(left, trial.Alive) {
 			t.Errorf("left behind: some of %v", left)
 		}
 	})
@@ -171,7 +155,7 @@ func TestCommandsEndWhenAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c, out := sh(t, "trap '' TERM; echo 1; sleep 1000")
 	go func() {
-		until(t, "the command", func() bool { return out() != "" })
+		trial.Until(t, "the command", func() bool { return out() != "" })
 		cancel()
 	}()
 	if err := k.run(ctx, forLong, c); err == nil {
@@ -181,7 +165,7 @@ func TestCommandsEndWhenAsked(t *testing.T) {
 	c, out = sh(t, "trap 'echo bye; exit 0' TERM; echo 1; while :; do sleep 0.01; done")
 	c.stop = stop
 	go func() {
-		until(t, "the command", func() bool { return out() != "" })
+		trial.Until(t, "the command", func() bool { return out() != "" })
 		close(stop)
 	}()
 	if err := k.run(t.Context(), forLong, c); err != nil || !strings.HasSuffix(out(), "bye\n") {
@@ -190,16 +174,16 @@ func TestCommandsEndWhenAsked(t *testing.T) {
 }
 
 // owners starts a member whose commands say who they are.
-func owners(t *testing.T, partitions int, flags ...string) (p *process, events string, commands func() []int) {
+func owners(t *testing.T, partitions int, flags ...string) (p *trial.Process, events string, commands func() []int) {
 	dir := t.TempDir()
 	events = filepath.Join(dir, "events")
 	script := "echo $$ >> " + dir + "/$ROTA_PARTITION; " + strings.ReplaceAll(hiders, "echo $!", "echo $! >> "+dir+"/$ROTA_PARTITION") + " sleep 1000"
-	p = start(t, dir, append([]string{"run", "--group", "g", "--store", "mem:", "--source", fmt.Sprintf("none:?partitions=%d", partitions), "--new-group",
+	p = trial.Start(t, dir, append([]string{"run", "--group", "g", "--store", "mem:", "--source", fmt.Sprintf("none:?partitions=%d", partitions), "--new-group",
 		"--own", "exec:" + script, "--events", events, "--trace"}, flags...)...)
 	return p, events, func() (all []int) {
 		for i := range partitions {
 			b, _ := os.ReadFile(fmt.Sprintf("%s/p%d", dir, i))
-			all = append(all, pids(string(b))...)
+			all = append(all, trial.PIDs(string(b))...)
 		}
 		return all
 	}
@@ -207,18 +191,18 @@ func owners(t *testing.T, partitions int, flags ...string) (p *process, events s
 
 func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
 	p, events, commands := owners(t, 2, "--lease", "2s", "--heartbeat", "500ms")
-	until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
+	trial.Until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
 	first := commands()
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	stopped := int64(clock.Boot())
-	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(first, alive) })
+	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(first, trial.Alive) })
 	gone := int64(clock.Boot())
 	p.Process.Signal(syscall.SIGCONT)
-	until(t, "commands of a new lease", func() bool { return len(commands()) == 16 })
+	trial.Until(t, "commands of a new lease", func() bool { return len(commands()) == 16 })
 	p.Process.Signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 	lines, err := readLines(events)
@@ -238,46 +222,46 @@ func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
 	if v := judgeLines(lines); len(v.wrong) > 0 || v.owned == 0 {
 		t.Errorf("%s\n%s", v.summary(1), strings.Join(v.wrong, "\n"))
 	}
-	if slices.ContainsFunc(commands(), alive) {
+	if slices.ContainsFunc(commands(), trial.Alive) {
 		t.Error("commands outlive rota")
 	}
 }
 
 func TestCommandsEndWithAKilledRota(t *testing.T) {
 	p, _, commands := owners(t, 2)
-	until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
+	trial.Until(t, "commands of both partitions", func() bool { return len(commands()) == 8 })
 	p.Process.Kill()
-	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), alive) })
+	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), trial.Alive) })
 }
 
 func TestRotaEndsWithItsWatchdog(t *testing.T) {
 	p, _, commands := owners(t, 1)
-	until(t, "the command", func() bool { return len(commands()) == 4 })
+	trial.Until(t, "the command", func() bool { return len(commands()) == 4 })
 	command, _ := proc.Read(commands()[0])
 	syscall.Kill(command.Parent, syscall.SIGKILL)
-	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: the watchdog has ended") {
-		t.Errorf("exit %d, said %q", code, p.err.String())
+	if code := p.Code(); code != exitAborted || !strings.Contains(p.Err.String(), "rota: aborted: the watchdog has ended") {
+		t.Errorf("exit %d, said %q", code, p.Err.String())
 	}
-	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), alive) })
+	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), trial.Alive) })
 }
 
 // A frozen watchdog ends nothing: then rota does it, and ends.
 func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
 	p, _, commands := owners(t, 1, "--drain", "1s")
-	until(t, "the command", func() bool { return len(commands()) == 4 })
+	trial.Until(t, "the command", func() bool { return len(commands()) == 4 })
 	command, _ := proc.Read(commands()[0])
 	watchdog := command.Parent
 	syscall.Kill(watchdog, syscall.SIGSTOP)
 	p.Process.Signal(syscall.SIGTERM)
-	if code := p.code(); code != exitAborted || !strings.Contains(p.err.String(), "rota: aborted: ") {
-		t.Errorf("exit %d, said %q", code, p.err.String())
+	if code := p.Code(); code != exitAborted || !strings.Contains(p.Err.String(), "rota: aborted: ") {
+		t.Errorf("exit %d, said %q", code, p.Err.String())
 	}
-	until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(append(commands(), watchdog), alive) })
+	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(append(commands(), watchdog), trial.Alive) })
 }
 
 func TestTheWatchdogIsNotForPeople(t *testing.T) {
-	p := start(t, t.TempDir(), "watchdog")
-	if code := p.code(); code != exitUsage || !strings.Contains(p.err.String(), "the watchdog is started by rota run, which gives it a socket: ") {
-		t.Errorf("exit %d, %q", code, p.err.String())
+	p := trial.Start(t, t.TempDir(), "watchdog")
+	if code := p.Code(); code != exitUsage || !strings.Contains(p.Err.String(), "the watchdog is started by rota run, which gives it a socket: ") {
+		t.Errorf("exit %d, %q", code, p.Err.String())
 	}
 }
