@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -66,10 +67,10 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 				return err
 			}
 		}
-		return quietly(exitUndone)
+		return cli.Quietly(cli.ExitUndone)
 	}
 	yes := a.yes
-	if !yes && a.output == "table" && columns(cmd.InOrStdin()) > 0 {
+	if !yes && a.output == "table" && cli.Columns(cmd.InOrStdin()) > 0 {
 		var err error
 		if yes, err = ask(cmd.InOrStdin(), w); err != nil {
 			return err
@@ -82,7 +83,7 @@ func (a *assent) carryOut(cmd *cobra.Command, store rota.Store, group string, d 
 			}
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), "rota: nothing was done; --yes does it")
-		return quietly(exitUndone)
+		return cli.Quietly(cli.ExitUndone)
 	}
 	failed := d.carryOut(cmd.Context(), func(text string) {
 		if a.output == "table" {
@@ -138,7 +139,7 @@ func ask(in io.Reader, out io.Writer) (bool, error) {
 
 func (d *draft) carryOut(ctx context.Context, say func(string)) error {
 	if left := time.Until(d.from.Add(d.wait)); d.wait > 0 && left > 0 {
-		say(fmt.Sprintf("waiting %s", roughly(left.Round(time.Second))))
+		say(fmt.Sprintf("waiting %s", cli.Roughly(left.Round(time.Second))))
 		select {
 		case <-ctx.Done():
 			return errors.New("ended before anything was done")

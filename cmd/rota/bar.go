@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 // bar is one line on a terminal that tells how far a batch is.
@@ -39,10 +41,10 @@ func (b *bar) clear() {
 
 func (b *bar) line() string {
 	part := float64(b.schedules) / float64(b.total)
-	text := fmt.Sprintf("  0%%  no figures yet  %s so far", roughly(time.Since(b.began)))
+	text := fmt.Sprintf("  0%%  no figures yet  %s so far", cli.Roughly(time.Since(b.began)))
 	if b.rate > 0 {
 		left := time.Duration(float64(b.total-b.schedules) / b.rate * float64(time.Second))
-		text = fmt.Sprintf("%3.0f%%  %s schedules/s  %s  %s left", 100*part, group(b.rate), count(b.violations, "violation"), roughly(left))
+		text = fmt.Sprintf("%3.0f%%  %s schedules/s  %s  %s left", 100*part, cli.Grouped(b.rate), cli.Count(b.violations, "violation"), cli.Roughly(left))
 	}
 	const cells = 20
 	full := int(part * cells)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/line"
@@ -71,7 +72,7 @@ func sayFailover(s failover.Sample) string {
 	if s.Floor != 0 {
 		out += fmt.Sprintf(", %+.3f s over the floor of %.3f s", s.Seconds-s.Floor, s.Floor)
 	}
-	return out + fmt.Sprintf(", %s moved, %s", count(s.Moved, "partition"), count(s.Plans, "plan"))
+	return out + fmt.Sprintf(", %s moved, %s", cli.Count(s.Moved, "partition"), cli.Count(s.Plans, "plan"))
 }
 
 // quiet waits until everything is shared evenly and consumed, and nothing has

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/spf13/cobra"
@@ -69,24 +70,24 @@ Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 us
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.Var(whole(&f.runs, 1, 1000), "runs", "how often to do all of it; ten runs have all ten phases")
-	fl.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
+	fl.Var(cli.Whole(&f.runs, 1, 1000), "runs", "how often to do all of it; ten runs have all ten phases")
+	fl.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	fl.StringVar(&f.report, "report", "", "keep the figures of each run in this folder, and the event lines of a run that broke a promise")
 	fl.BoolVar(&f.keep, "keep", false, "with --report: keep all event lines, about 200 MB per run")
-	fl.Var(whole(&f.partitions, 8, 1024), "partitions", "how many partitions, 8 to 1024")
-	fl.Var(span(&f.lease), "lease", "how long a silent member keeps what it owns")
-	fl.Var(span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
-	fl.Var(span(&f.handler), "handler", "how long a message takes: too short a time saturates the machine, which then measures itself")
-	fl.Var(whole(&f.first, 0, 999), "first", "number of the first run, and so its phase")
+	fl.Var(cli.Whole(&f.partitions, 8, 1024), "partitions", "how many partitions, 8 to 1024")
+	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
+	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
+	fl.Var(cli.Span(&f.handler), "handler", "how long a message takes: too short a time saturates the machine, which then measures itself")
+	fl.Var(cli.Whole(&f.first, 0, 999), "first", "number of the first run, and so its phase")
 	fl.StringVar(&f.only, "only", "", "end a run after this event")
 	fl.StringVar(&f.member, "member", "", "measure this program instead; it is called as CMD serve and CMD run")
 	fl.StringVar(&f.system, "system", f.system, "and what to call it")
 	for _, hidden := range []string{"partitions", "handler", "first", "only", "member", "system"} {
 		fl.MarkHidden(hidden)
 	}
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
-	complete(cmd, "only", cobra.FixedCompletions(failover.Events, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	cli.Complete(cmd, "only", cobra.FixedCompletions(failover.Events, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -138,14 +139,14 @@ func (f *failoverFlags) check() error {
 		return errors.New("bench failover: it compares the clocks of several processes (CLOCK_BOOTTIME), which it can on Linux only")
 	}
 	if f.only != "" && !slices.Contains(failover.Events, f.only) {
-		return usagef("--only %q: want one of %s", f.only, strings.Join(failover.Events, ", "))
+		return cli.Usagef("--only %q: want one of %s", f.only, strings.Join(failover.Events, ", "))
 	}
 	if f.keep && f.report == "" {
-		return usagef("--keep needs --report DIR")
+		return cli.Usagef("--keep needs --report DIR")
 	}
 	if f.report != "" {
 		if err := os.MkdirAll(f.report, 0o755); err != nil {
-			return usagef("--report: %v", err)
+			return cli.Usagef("--report: %v", err)
 		}
 	}
 	f.command = strings.Fields(f.member)
@@ -178,8 +179,8 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 	}
 	r.sum()
 	if ctx.Err() != nil {
-		fmt.Fprintf(stderr, "interrupted after %d of %s; the figures are of those\n", len(r.Runs), count(f.runs, "run"))
-		failed = quietly(exitInterrupted)
+		fmt.Fprintf(stderr, "interrupted after %d of %s; the figures are of those\n", len(r.Runs), cli.Count(f.runs, "run"))
+		failed = cli.Quietly(cli.ExitInterrupted)
 	}
 	if len(r.Runs) > 0 {
 		if err := f.print(cmd.OutOrStdout(), r); err != nil {
@@ -192,7 +193,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 // verdict is the exit code: a broken promise stays broken, whatever came then.
 func (r *benchReport) verdict(failed error) error {
 	if len(r.Broken) > 0 {
-		return quietly(exitFailed)
+		return cli.Quietly(cli.ExitFailed)
 	}
 	return failed
 }

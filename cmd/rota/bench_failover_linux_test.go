@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
@@ -76,8 +77,8 @@ func TestBenchFailoverLeavesNothingBehind(t *testing.T) {
 			return len(pids) > 0
 		})
 		p.Process.Signal(sig)
-		if code := p.Code(); sig == syscall.SIGINT && code != exitInterrupted {
-			t.Errorf("after Ctrl-C: exit %d, want %d", code, exitInterrupted)
+		if code := p.Code(); sig == syscall.SIGINT && code != cli.ExitInterrupted {
+			t.Errorf("after Ctrl-C: exit %d, want %d", code, cli.ExitInterrupted)
 		}
 		trial.Until(t, "the end of all", func() bool {
 			left, _ := filepath.Glob(filepath.Join(tmp, "rota-bench-*"))
@@ -148,7 +149,7 @@ func TestBenchFailoverNoticesTwoOwners(t *testing.T) {
 		}
 		r := &benchReport{Runs: []benchRun{{Broken: wrong}}}
 		r.sum()
-		if code, silent := exitCode(r.verdict(nil), true); !silent || (code == exitFailed) != (want > 0) {
+		if code, silent := cli.ExitCode(r.verdict(nil), true); !silent || (code == cli.ExitFailed) != (want > 0) {
 			t.Errorf("granted again at %s: %v", boot, r.verdict(nil))
 		}
 		if strings.Contains(failoverTable(r), "broken promise: ") != (want > 0) {

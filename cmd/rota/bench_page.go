@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
@@ -40,8 +41,8 @@ func benchPageCmd() *cobra.Command {
 			return out.Flush()
 		},
 	}
-	cmd.Flags().VarP(oneWord(&output, "table", "page"), "output", "o", "what to print")
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "page"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().VarP(cli.OneWord(&output, "table", "page"), "output", "o", "what to print")
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "page"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -87,8 +88,8 @@ func usFirst(system string) string {
 func failoverTable(r *benchReport) string {
 	var out strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, group(r.Rate), r.Handler)
-	p("%s, at most %.0f %% busy, of that %.0f points with this%s", count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
+	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, cli.Count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, cli.Grouped(r.Rate), r.Handler)
+	p("%s, at most %.0f %% busy, of that %.0f points with this%s", cli.Count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
 	p("")
 	p("%-27s %4s  %-8s %-15s  %-17s  %5s %5s  %-15s  %-15s  %s", "", "runs", "median", "best to worst", "excess: mid worst", "plans", "moved", "idle ms: mid 99%", "gap ms 99.9%", "overlaps")
 	for _, row := range r.Rows {
@@ -192,10 +193,10 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	us := all[0]
 	p("# Performance\n")
 	p("Made by `make performance` from what `make bench-failover` measured; not edited by hand.")
-	p("%s, %s, %s, %s%s.\n", count(us.Machine.Cores, "core"), us.Machine.CPU, us.Machine.Kernel, us.Machine.Go, priority(us.Machine.Nice))
+	p("%s, %s, %s, %s%s.\n", cli.Count(us.Machine.Cores, "core"), us.Machine.CPU, us.Machine.Kernel, us.Machine.Go, priority(us.Machine.Nice))
 	p("## When members come, go and die\n")
-	p("`rota bench failover`: %s, lease %.3g s, heartbeat %.3g s; server and members are", count(us.Partitions, "partition"), us.Lease, us.Heartbeat)
-	p("processes of their own on one machine; a message takes its handler %.3g ms, about %s", us.Handler, count(int(us.Rate), "message"))
+	p("`rota bench failover`: %s, lease %.3g s, heartbeat %.3g s; server and members are", cli.Count(us.Partitions, "partition"), us.Lease, us.Heartbeat)
+	p("processes of their own on one machine; a message takes its handler %.3g ms, about %s", us.Handler, cli.Count(int(us.Rate), "message"))
 	p("a second in all; every partition always has a backlog. In the busiest run %.0f %% of all", 100*us.Busy)
 	p("cores were busy, and never more than %.0f %% with this. Every run has each event once.\n", 100*us.Own)
 	p("| event | members | runs | median s | best – worst s | excess, median s | excess, worst s | plans | moved | idle ms, median | idle ms, p99 | overlaps |")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/bench"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -63,21 +64,21 @@ interrupted; the figures are then of the traces that were finished.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(whole(&f.seeds, 1, 100000), "seeds", "how many seeds; each is a trace at each delta")
-	flags.Var(whole(&f.seed, 0, 1<<62), "seed", "the first seed; the others follow")
-	flags.Var(whole(&f.steps, 1, 1000000), "steps", "steps of a trace")
-	flags.Var(whole(&f.partitions, 1, 100000), "partitions", "partitions, up to 100000; 1000 for --load day unless given")
-	flags.Var(listOf(&f.deltas, wholeFrom(0, 100)), "deltas", "how much a speed may change per step, in percent, separated by commas; 5 for --load day unless given")
-	flags.Var(listOrNone(&f.prices, quantityFrom(0.001, 1e6)), "prices", "prices for pack: what one member fewer is worth, in members' capacities moved; none is without pack")
-	flags.Var(listOrNone(&f.algorithms, oneOf(paperNames())), "algorithms", "the papers' algorithms to run, or none")
-	flags.Var(oneWord(&f.load, loadNames()...), "load", "how speeds change:\n"+loadHelp())
-	flags.Var(whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
+	flags.Var(cli.Whole(&f.seeds, 1, 100000), "seeds", "how many seeds; each is a trace at each delta")
+	flags.Var(cli.Whole(&f.seed, 0, 1<<62), "seed", "the first seed; the others follow")
+	flags.Var(cli.Whole(&f.steps, 1, 1000000), "steps", "steps of a trace")
+	flags.Var(cli.Whole(&f.partitions, 1, 100000), "partitions", "partitions, up to 100000; 1000 for --load day unless given")
+	flags.Var(cli.ListOf(&f.deltas, cli.WholeFrom(0, 100)), "deltas", "how much a speed may change per step, in percent, separated by commas; 5 for --load day unless given")
+	flags.Var(cli.ListOrNone(&f.prices, cli.QuantityFrom(0.001, 1e6)), "prices", "prices for pack: what one member fewer is worth, in members' capacities moved; none is without pack")
+	flags.Var(cli.ListOrNone(&f.algorithms, cli.OneOf(paperNames())), "algorithms", "the papers' algorithms to run, or none")
+	flags.Var(cli.OneWord(&f.load, loadNames()...), "load", "how speeds change:\n"+loadHelp())
+	flags.Var(cli.Whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
+	flags.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
 	flags.StringVar(&f.report, "report", "", "also write a page, the plot and the rows into this `folder`")
-	complete(cmd, "algorithms", completeList(paperNames()))
-	complete(cmd, "load", cobra.FixedCompletions(loadNames(), cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "report", completeFolder)
+	cli.Complete(cmd, "algorithms", cli.CompleteList(paperNames()))
+	cli.Complete(cmd, "load", cobra.FixedCompletions(loadNames(), cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "report", cli.CompleteFolder)
 	return cmd
 }
 
@@ -131,7 +132,7 @@ func (f *benchPlanFlags) experiment(cmd *cobra.Command) *bench.Experiment {
 func (f *benchPlanFlags) run(cmd *cobra.Command) error {
 	e := f.experiment(cmd)
 	if len(e.Algorithms) == 0 {
-		return usagef("--algorithms none and --prices none: there is nothing to measure; name at least one")
+		return cli.Usagef("--algorithms none and --prices none: there is nothing to measure; name at least one")
 	}
 	if err := makeReport(f.report); err != nil {
 		return err
@@ -199,9 +200,9 @@ func tellProgress(stderr io.Writer, now func() string) (stop func()) {
 
 // partDone says how far something is, and how long it will take.
 func partDone(began time.Time, done, total int, thing string) string {
-	text := fmt.Sprintf("%3.0f%%  %s of %s", 100*float64(done)/float64(total), group(done), count(total, thing))
+	text := fmt.Sprintf("%3.0f%%  %s of %s", 100*float64(done)/float64(total), cli.Grouped(done), cli.Count(total, thing))
 	if took := time.Since(began); done > 0 && took > time.Second {
-		text += "  " + roughly(time.Duration(float64(took)*float64(total-done)/float64(done))) + " left"
+		text += "  " + cli.Roughly(time.Duration(float64(took)*float64(total-done)/float64(done))) + " left"
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/bench"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 // benchSheet is what rota bench plan has to say.
@@ -43,8 +44,8 @@ func (s *benchSheet) head() (lines [][2]string) {
 		lines = append(lines, [2]string{"interrupted", "the figures are of the traces that were finished"})
 	}
 	lines = append(lines,
-		[2]string{"measured", fmt.Sprintf("load %s: %s, %s, %s from %d on", f.load, count(f.partitions, "partition"), count(f.steps, "step"), count(f.seeds, "seed"), f.seed)},
-		[2]string{"took", fmt.Sprintf("%s on %s", seconds(s.seconds), count(f.usedCores(), "core"))},
+		[2]string{"measured", fmt.Sprintf("load %s: %s, %s, %s from %d on", f.load, cli.Count(f.partitions, "partition"), cli.Count(f.steps, "step"), cli.Count(f.seeds, "seed"), f.seed)},
+		[2]string{"took", fmt.Sprintf("%s on %s", seconds(s.seconds), cli.Count(f.usedCores(), "core"))},
 		[2]string{"cbs", f.against()})
 	if r := s.reproduced(); len(r) > 0 {
 		lines = append(lines, [2]string{"published", reproducedWords(r)})
@@ -84,7 +85,7 @@ func reproducedWords(all []bench.Reproduced) string {
 	for _, r := range all {
 		n[r.Within]++
 	}
-	text := fmt.Sprintf("%d of %s within 2 %% in E[R] and 0.01 in cbs", n["tolerance"], count(len(all), "figure"))
+	text := fmt.Sprintf("%d of %s within 2 %% in E[R] and 0.01 in cbs", n["tolerance"], cli.Count(len(all), "figure"))
 	if n["spread"] > 0 {
 		text += fmt.Sprintf(", %d where single traces lie, which is what they are of", n["spread"])
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
@@ -54,7 +55,7 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 				fmt.Fprintln(cmd.OutOrStdout(), w)
 			}
 			if len(v.wrong) > 0 {
-				return quietly(exitFailed)
+				return cli.Quietly(cli.ExitFailed)
 			}
 			return nil
 		},
@@ -73,7 +74,7 @@ func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), 
 func readLines(file string) ([]seen, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, badUsage(err)
+		return nil, cli.BadUsage(err)
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, line.MaxSize)
@@ -81,10 +82,10 @@ func readLines(file string) ([]seen, error) {
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, line.MaxSize)
+			return nil, cli.Usagef("%s:%d: longer than %d bytes: not an event line", plain.Text(file), n, line.MaxSize)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, badUsage(err)
+			return nil, cli.BadUsage(err)
 		}
 		last := err != nil
 		if len(bytes.TrimSpace(b)) > 0 {
@@ -94,7 +95,7 @@ func readLines(file string) ([]seen, error) {
 				out = append(out, seen{l, file, n})
 			case last: // cut short: its member was killed while it wrote
 			default:
-				return nil, usagef("%s:%d: %v", plain.Text(file), n, err)
+				return nil, cli.Usagef("%s:%d: %v", plain.Text(file), n, err)
 			}
 		}
 		if last {
@@ -113,7 +114,7 @@ func sameClock(lines []seen) error {
 		case first == nil:
 			first = l
 		case l.BootID != first.BootID:
-			return usagef("%s and %s come from two machines, or from two starts of one: their clocks cannot be compared; judge them apart", first.where(), l.where())
+			return cli.Usagef("%s and %s come from two machines, or from two starts of one: their clocks cannot be compared; judge them apart", first.where(), l.where())
 		}
 	}
 	return nil
@@ -133,9 +134,9 @@ type finding struct {
 
 func (v *finding) summary(files int) string {
 	out := fmt.Sprintf("%s, %s, %s: %s of %s by %s",
-		count(files, "file"), count(v.lines, "line"), well(len(v.wrong)), count(v.owned, "ownership"), count(v.partitions, "partition"), count(v.sessions, "session"))
+		cli.Count(files, "file"), cli.Count(v.lines, "line"), well(len(v.wrong)), cli.Count(v.owned, "ownership"), cli.Count(v.partitions, "partition"), cli.Count(v.sessions, "session"))
 	if v.messages > 0 {
-		out += ", " + count(v.messages, "message") + " handled"
+		out += ", " + cli.Count(v.messages, "message") + " handled"
 	}
 	if v.open > 0 {
 		out += fmt.Sprintf("; %d without an end on record: killed, or still running", v.open)
@@ -150,7 +151,7 @@ func well(wrong int) string {
 	if wrong == 0 {
 		return "all well"
 	}
-	return count(wrong, "broken promise")
+	return cli.Count(wrong, "broken promise")
 }
 
 // ownership is one token of one partition in one session's hands.

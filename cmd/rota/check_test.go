@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
@@ -177,15 +178,15 @@ func TestCheckExitsByItsVerdict(t *testing.T) {
 	}{
 		{good, 0, "1 file, 13 lines, all well: 2 ownerships of 1 partition by 2 sessions, 3 messages handled\n"},
 		{cut, 0, "all well"},
-		{bad, exitFailed, "broken promise"},
-		{past, exitUsage, past + ":1: an event line of version 1, which an older rota wrote; this one knows version 2: judge the file with the rota that wrote it, or move it away and let members begin a new one"},
-		{future, exitUsage, future + ":1: an event line of version 3, which a newer rota wrote; this one knows version 2: use the newer one"},
-		{there, exitUsage, there + ":1 and " + there + ":3 come from two machines"},
-		{prose, exitUsage, prose + ":1: not an event line"},
-		{filepath.Join(dir, "none"), exitUsage, "no such file"},
+		{bad, cli.ExitFailed, "broken promise"},
+		{past, cli.ExitUsage, past + ":1: an event line of version 1, which an older rota wrote; this one knows version 2: judge the file with the rota that wrote it, or move it away and let members begin a new one"},
+		{future, cli.ExitUsage, future + ":1: an event line of version 3, which a newer rota wrote; this one knows version 2: use the newer one"},
+		{there, cli.ExitUsage, there + ":1 and " + there + ":3 come from two machines"},
+		{prose, cli.ExitUsage, prose + ":1: not an event line"},
+		{filepath.Join(dir, "none"), cli.ExitUsage, "no such file"},
 	} {
 		code, stdout, stderr := rotaRuns(t.Context(), "check", c.file)
-		if code != c.code || !strings.Contains(stdout+stderr, c.says) || (code == exitUsage) != (stderr != "") {
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) || (code == cli.ExitUsage) != (stderr != "") {
 			t.Errorf("rota check %s: exit %d, %q, %q", filepath.Base(c.file), code, stdout, stderr)
 		}
 	}
@@ -242,12 +243,12 @@ func FuzzCheckFile(f *testing.F) {
 		cmd := checkCmd() // by itself: to make all commands would take most of the time
 		cmd.SetOut(&out)
 		err := cmd.RunE(cmd, []string{file})
-		switch _, broken := exitCode(err, true); {
+		switch _, broken := cli.ExitCode(err, true); {
 		case err == nil, broken:
 			if (err == nil) != strings.Contains(out.String(), "all well") {
 				t.Errorf("%v, but it says %q", err, &out)
 			}
-		case !isUsage(err) || out.Len() > 0:
+		case !cli.IsUsage(err) || out.Len() > 0:
 			t.Errorf("%v, and it says %q", err, &out)
 		default:
 			trial.Tame(t, "a refusal", plain.Lines(err.Error()))

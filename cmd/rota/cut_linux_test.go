@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
 )
@@ -96,8 +97,8 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 		code         int
 		story        []string
 	}{
-		{"healed", "30s", true, exitFenced, []string{"store_lost", "stop", "drained", "paused", "store_back", "fenced"}},
-		{"never healed", "0s", false, exitOrphaned, []string{"store_lost", "stop", "drained", "orphaned"}},
+		{"healed", "30s", true, cli.ExitFenced, []string{"store_lost", "stop", "drained", "paused", "store_back", "fenced"}},
+		{"never healed", "0s", false, cli.ExitOrphaned, []string{"store_lost", "stop", "drained", "orphaned"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			address := trial.FreePort(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
@@ -93,9 +94,9 @@ func (s *survey) choose(name, session string) (*record.Member, error) {
 	case len(named) == 0 && session != "" && slices.Contains(have, name):
 		return nil, fmt.Errorf("no session %q is called %q", session, name)
 	case len(named) == 0:
-		return nil, known("member", slices.Compact(have), name)
+		return nil, cli.Known("member", slices.Compact(have), name)
 	case len(alive) > 1:
-		return nil, usagef("%d members are called %q: say which with --session: %s", len(alive), name, strings.Join(is, "; "))
+		return nil, cli.Usagef("%d members are called %q: say which with --session: %s", len(alive), name, strings.Join(is, "; "))
 	case len(alive) == 1:
 		return alive[0], nil
 	}
@@ -103,7 +104,7 @@ func (s *survey) choose(name, session string) (*record.Member, error) {
 }
 
 func heard(m *record.Member, now time.Time) string {
-	return "last heartbeat " + ago(now.Sub(time.UnixMilli(m.Sent))) + " by its clock"
+	return "last heartbeat " + cli.Ago(now.Sub(time.UnixMilli(m.Sent))) + " by its clock"
 }
 
 // watchBeat looks at the record for as long as a healthy member may be silent, but
@@ -147,7 +148,7 @@ func (s *survey) declareDead(store rota.Store, m *record.Member, x *standing) *d
 	}
 	if owned := s.ownedBy(m.Session); len(owned) > 0 {
 		follows = fmt.Sprintf("%s get other owners at once: %s. Otherwise they would when its lease of %v is over: %s after its last heartbeat",
-			count(len(owned), "partition"), some(owned), m.Lease, roughly(deadAfter(m.Lease)))
+			cli.Count(len(owned), "partition"), some(owned), m.Lease, cli.Roughly(deadAfter(m.Lease)))
 	}
 	d.add(x, is, "write that it is dead", follows, func(ctx context.Context) error {
 		dead := *m

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -23,7 +24,7 @@ func ownVariables(root *cobra.Command) map[string]bool {
 	for _, key := range factKeys {
 		own["ROTA_"+key] = true
 	}
-	eachFlag(root, func(f *pflag.Flag) { own[variable(f.Name)] = true })
+	cli.EachFlag(root, func(f *pflag.Flag) { own[cli.Variable(f.Name)] = true })
 	return own
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/spf13/pflag"
 )
@@ -69,8 +70,8 @@ func TestEverySettingIsKeptFromChildren(t *testing.T) {
 	own := ownVariables(root)
 	env := []string{"PATH=/bin", "ROTATION=1", "MY_ROTA_STORE=x", "ROTA_HOUSE=mine"}
 	kept := slices.Clone(env)
-	for name := range knownFlags(root) {
-		env = append(env, variable(name)+"=secret")
+	for name := range cli.KnownFlags(root) {
+		env = append(env, cli.Variable(name)+"=secret")
 	}
 	for _, name := range []string{"ROTA_CONFIG", "ROTA_TOKEN", "ROTA_SESSION", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT", "ROTA_PARTITION"} {
 		env = append(env, name+"=x")
@@ -79,7 +80,7 @@ func TestEverySettingIsKeptFromChildren(t *testing.T) {
 		t.Errorf("children find %q, want %q", got, kept)
 	}
 	n := 0
-	eachFlag(root, func(*pflag.Flag) { n++ })
+	cli.EachFlag(root, func(*pflag.Flag) { n++ })
 	if n < 50 {
 		t.Errorf("only %d flags were looked at", n)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
@@ -125,8 +126,8 @@ func (e *evidence) write(w io.Writer) {
 	for _, r := range e.explored {
 		states, transitions = states+r.States, transitions+r.Transitions
 	}
-	p("`rota explore`: breadth-first search in discrete time over %d configurations, %s states,", len(e.explored), group(states))
-	p("%s transitions. After every step: I1–I4, I6, and where it is asked I5; from every state, L1:", group(transitions))
+	p("`rota explore`: breadth-first search in discrete time over %d configurations, %s states,", len(e.explored), cli.Grouped(states))
+	p("%s transitions. After every step: I1–I4, I6, and where it is asked I5; from every state, L1:", cli.Grouped(transitions))
 	p("once nothing goes wrong any more everything comes to rest.\n")
 	p("| configuration | states | transitions | depth | | s | promises |")
 	p("|---|---:|---:|---:|---|---:|---|")
@@ -138,20 +139,20 @@ func (e *evidence) write(w io.Writer) {
 		if r.Violation != nil {
 			verdict, held = "", "**"+r.Violation.Error()+"**"
 		}
-		p("| %s | %s | %s | %d | %s | %.0f | %s |", r.Config, group(r.States), group(r.Transitions), r.Depth, verdict, r.Seconds, held)
+		p("| %s | %s | %s | %d | %s | %.0f | %s |", r.Config, cli.Grouped(r.States), cli.Grouped(r.Transitions), r.Depth, verdict, r.Seconds, held)
 	}
 	p("\nm and p are members and partitions. What may go wrong in each is told by")
 	p("`rota explore --list`.\n")
 	p("## Every fault at every point of every scenario\n")
 	p("`rota sim --directed all`: %s schedules of %d scenarios, %s steps, %d violations, %d marks not reached.\n",
-		group(e.directed.Schedules), len(e.directed.Bases), group(int(e.directed.Steps)), len(e.directed.Violations), len(e.directed.Missing))
+		cli.Grouped(e.directed.Schedules), len(e.directed.Bases), cli.Grouped(int(e.directed.Steps)), len(e.directed.Violations), len(e.directed.Missing))
 	p("## Random schedules\n")
 	schedules, steps, bad := 0, int64(0), 0
 	for _, b := range e.batches {
 		schedules, steps, bad = schedules+b.Schedules, steps+b.Steps, bad+len(b.Violations)
 	}
 	p("`rota sim`: %s schedules from seed %d on, %s steps, %d violations. 4 members, 6 partitions, all faults.\n",
-		group(schedules), e.batches[0].Seed, group(int(steps)), bad)
+		cli.Grouped(schedules), e.batches[0].Seed, cli.Grouped(int(steps)), bad)
 	p("## Defects\n")
 	p("\"No violations\" means nothing unless the same harness notices every defect. Each of")
 	p("these was built in (`-tags mutants`), one at a time.\n")
@@ -174,7 +175,7 @@ func (e *evidence) write(w io.Writer) {
 	p("mechanically wherever one fits, is in [mutation.md](mutation.md) (`make mutate`).")
 	if m := e.mutated; m.Mutants > 0 {
 		p("Of %s such changes to the core of commit %s %s were noticed, %d cannot be, %d could and were not.",
-			group(m.Mutants), m.Commit, group(m.Noticed), m.Equivalent, m.Survivors)
+			cli.Grouped(m.Mutants), m.Commit, cli.Grouped(m.Noticed), m.Equivalent, m.Survivors)
 	}
 	p("")
 	p("## The shortest way to notice each\n")
@@ -216,5 +217,5 @@ func orDash(n int) string {
 	if n == 0 {
 		return "—"
 	}
-	return group(n)
+	return cli.Grouped(n)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ func findPartition(st *rota.Status, name string) (*rota.PartitionInfo, error) {
 			return &st.Partitions[i], nil
 		}
 	}
-	return nil, known("partition", partitionNames(st), name)
+	return nil, cli.Known("partition", partitionNames(st), name)
 }
 
 func explainShape(st *rota.Status, name string, now time.Time) (any, error) {
@@ -82,7 +83,7 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	add("%s", whoHasIt(st, p))
 	if !p.Since.IsZero() {
-		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(line.PlanWords(p.Because), "of nothing on record"))
+		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, cli.Ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(line.PlanWords(p.Because), "of nothing on record"))
 	}
 	for _, s := range whatItWaitsFor(st, p, now) {
 		add("%s", s)
@@ -100,8 +101,8 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	if n := len(st.History); n > 0 {
 		add("The last plans:")
 		for _, h := range st.History[max(0, n-4):] {
-			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, ago(now.Sub(h.Time)), cmp.Or(line.PlanWords(h.Because), "no cause on record"),
-				count(h.Moves, "partition"), count(h.Members, "member"))
+			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, cli.Ago(now.Sub(h.Time)), cmp.Or(line.PlanWords(h.Because), "no cause on record"),
+				cli.Count(h.Moves, "partition"), cli.Count(h.Members, "member"))
 		}
 	}
 	return strings.Join(out, "\n") + "\n", nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/sim"
@@ -58,10 +59,10 @@ wrong command line, 130 if interrupted.`,
 	flags.BoolVar(&f.short, "short", false, "only those that take seconds")
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and show the shortest way to notice")
 	flags.BoolVar(&f.list, "list", false, "list the configurations and explore none")
-	flags.Var(whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.Var(whole(&f.most, 0, math.MaxInt), "most", "cut a configuration after this many states; 0 is never")
-	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	flags.Var(cli.Whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
+	flags.Var(cli.Whole(&f.most, 0, math.MaxInt), "most", "cut a configuration after this many states; 0 is never")
+	flags.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -91,7 +92,7 @@ func (f *exploreFlags) run(cmd *cobra.Command, args []string) error {
 	line := newNowLine(cmd.ErrOrStderr())
 	for _, c := range configs {
 		r := explore.Explore(ctx, c, explore.Options{Cores: f.cores, Most: f.most, Progress: func(r explore.Result) {
-			line.show(fmt.Sprintf("%s: %s states, depth %d, %.0f s", r.Config, group(r.States), r.Depth, r.Seconds))
+			line.show(fmt.Sprintf("%s: %s states, depth %d, %.0f s", r.Config, cli.Grouped(r.States), r.Depth, r.Seconds))
 		}})
 		line.clear()
 		if ctx.Err() != nil {
@@ -106,9 +107,9 @@ func (f *exploreFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case failed > 0:
-		return quietly(exitFailed)
+		return cli.Quietly(cli.ExitFailed)
 	case ctx.Err() != nil:
-		return quietly(130)
+		return cli.Quietly(130)
 	}
 	return nil
 }
@@ -116,13 +117,13 @@ func (f *exploreFlags) run(cmd *cobra.Command, args []string) error {
 // pick finds the configurations that were asked for.
 func (f *exploreFlags) pick(args []string) ([]*explore.Config, error) {
 	if f.short && len(args) > 0 {
-		return nil, usagef("--short together with %q: either name configurations or take the short ones", args[0])
+		return nil, cli.Usagef("--short together with %q: either name configurations or take the short ones", args[0])
 	}
 	var out []*explore.Config
 	for _, name := range args {
 		c, ok := explore.Find(name)
 		if !ok {
-			return nil, usagef("%q: no configuration is called so; rota explore --list shows them", name)
+			return nil, cli.Usagef("%q: no configuration is called so; rota explore --list shows them", name)
 		}
 		out = append(out, c)
 	}
@@ -165,8 +166,8 @@ func (f *exploreFlags) tell(w io.Writer, r explore.Result) error {
 	if r.Violation != nil {
 		verdict = "BROKEN"
 	}
-	_, err := fmt.Fprintf(w, "%-30s %11s states %12s transitions  depth %3d  %-9s %7.1f s  %s states/s\n", r.Config, group(r.States), group(r.Transitions), r.Depth, verdict, r.Seconds,
-		group(float64(r.States)/max(r.Seconds, 0.001)))
+	_, err := fmt.Fprintf(w, "%-30s %11s states %12s transitions  depth %3d  %-9s %7.1f s  %s states/s\n", r.Config, cli.Grouped(r.States), cli.Grouped(r.Transitions), r.Depth, verdict, r.Seconds,
+		cli.Grouped(float64(r.States)/max(r.Seconds, 0.001)))
 	if r.Violation != nil {
 		fmt.Fprintf(w, "  %v\n    %s\n", r.Violation, strings.Join(r.Trace, "\n    "))
 	}
@@ -183,10 +184,10 @@ type shownDefect struct {
 // allDefects shows every defect that the explorer must notice.
 func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 || f.short {
-		return usagef("--mutants: each defect has its configuration; name none")
+		return cli.Usagef("--mutants: each defect has its configuration; name none")
 	}
 	if !sim.CanMutate() {
-		return usagef("--mutants: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota explore --mutants")
+		return cli.Usagef("--mutants: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota explore --mutants")
 	}
 	missed := 0
 	for _, d := range defect.Table {
@@ -195,7 +196,7 @@ func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 		}
 		r := explore.Catch(cmd.Context(), d.ID, explore.Options{Cores: 1}) // so that it is the same way each time
 		if cmd.Context().Err() != nil {
-			return quietly(130)
+			return cli.Quietly(130)
 		}
 		if r == nil || r.Violation == nil {
 			missed++
@@ -208,7 +209,7 @@ func (f *exploreFlags) allDefects(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if missed > 0 {
-		return quietly(exitFailed)
+		return cli.Quietly(cli.ExitFailed)
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (f *exploreFlags) tellDefect(w io.Writer, d *shownDefect) error {
 	if f.output == "json" {
 		return json.NewEncoder(w).Encode(d)
 	}
-	_, err := fmt.Fprintf(w, "%s  %s: %s in %s, %s\n  %v\n    %s\n", d.ID, d.Rule, count(d.Depth, "step"), d.Config, count(d.States, "state"), d.Violation, strings.Join(d.Trace, "\n    "))
+	_, err := fmt.Fprintf(w, "%s  %s: %s in %s, %s\n  %v\n    %s\n", d.ID, d.Rule, cli.Count(d.Depth, "step"), d.Config, cli.Count(d.States, "state"), d.Violation, strings.Join(d.Trace, "\n    "))
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func warnOfExposed(cmd *cobra.Command) {
 			files = append(files, f.Value.String())
 		case f.Name == "store" || f.Name == "source":
 			for _, name := range secretFiles {
-				files = append(files, parameters(f.Value.String()).Get(name))
+				files = append(files, cli.Parameters(f.Value.String()).Get(name))
 			}
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
@@ -88,14 +89,14 @@ func writeFolder(dir, name string) (*os.File, error) {
 // served tells whether somebody serves the folder, or what to do about it.
 func served(dir string) error {
 	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
-		return coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), exitUnreachable)
+		return cli.Coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), cli.ExitUnreachable)
 	}
 	err := rotanats.Served(dir, folderOptions()...)
 	switch {
 	case errors.Is(err, rotanats.ErrNotServed):
-		return coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), exitUnreachable)
+		return cli.Coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), cli.ExitUnreachable)
 	case err != nil:
-		return coded(fmt.Errorf("the server of %s: %w", dir, natsWords(err)), exitUnreachable)
+		return cli.Coded(fmt.Errorf("the server of %s: %w", dir, natsWords(err)), cli.ExitUnreachable)
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (t *target) open() (rota.Store, error) {
 		return nil, err
 	}
 	if t.group == "" {
-		return nil, usagef("--group is missing: say which group")
+		return nil, cli.Usagef("--group is missing: say which group")
 	}
 	if dir, ok := strings.CutPrefix(t.store, "embed:"); ok {
 		dir, _, _ = strings.Cut(dir, "?")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/plain"
 )
@@ -32,8 +33,8 @@ func FuzzConfigFile(f *testing.F) {
 		if err := cmd.ParseFlags([]string{"--config", file}); err != nil {
 			t.Fatal(err)
 		}
-		if err := applySettings(cmd); err != nil {
-			if text := err.Error(); !isUsage(err) || strings.Contains(text, "\n") || !strings.HasPrefix(text, file+":") {
+		if err := cli.ApplySettings(cmd); err != nil {
+			if text := err.Error(); !cli.IsUsage(err) || strings.Contains(text, "\n") || !strings.HasPrefix(text, file+":") {
 				t.Errorf("refused with %q", text)
 			}
 			trial.Tame(t, "a refusal", plain.Lines(err.Error()))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ Exit codes: 0 all well, 8 something is wrong.`,
 				return err
 			}
 			if len(found) > 0 {
-				return quietly(exitUndone)
+				return cli.Quietly(cli.ExitUndone)
 			}
 			return nil
 		},
@@ -64,8 +65,8 @@ Exit codes: 0 all well, 8 something is wrong.`,
 
 func outputFlag(cmd *cobra.Command, output *string) {
 	*output = "table" // as of all commands, which one file of settings may serve
-	cmd.Flags().VarP(oneWord(output, "table", "json"), "output", "o", "how to print it")
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().VarP(cli.OneWord(output, "table", "json"), "output", "o", "how to print it")
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // A trouble is one thing that is wrong with a record.
@@ -91,13 +92,13 @@ func printTroubles(w io.Writer, output string, s *survey, found []trouble) error
 	}
 	wrong := "nothing is"
 	if len(found) > 0 {
-		wrong = count(len(found), "thing")
+		wrong = cli.Count(len(found), "thing")
 	}
-	fmt.Fprintf(w, "group %s: %s, %s live, %s wrong\n", s.group, count(len(s.all), "record"), count(s.live(), "member"), wrong)
+	fmt.Fprintf(w, "group %s: %s, %s live, %s wrong\n", s.group, cli.Count(len(s.all), "record"), cli.Count(s.live(), "member"), wrong)
 	for _, f := range plain.Copy(found) {
 		where := "not there"
 		if f.Rev != 0 {
-			where = fmt.Sprintf("revision %d, %s", f.Rev, count(f.Size, "byte"))
+			where = fmt.Sprintf("revision %d, %s", f.Rev, cli.Count(f.Size, "byte"))
 		}
 		fmt.Fprintf(w, "\n%s (%s)\n  wrong    %s\n  members  %s\n  help     %s\n", f.Key, where, f.Wrong, f.Members, f.Help)
 	}
@@ -143,7 +144,7 @@ func (s *survey) troubles(now time.Time) (out []trouble) {
 	for _, m := range s.members {
 		s.memberTroubles(m, now, tell)
 	}
-	slices.SortStableFunc(out, func(a, b trouble) int { return natural(a.Key, b.Key) })
+	slices.SortStableFunc(out, func(a, b trouble) int { return cli.Natural(a.Key, b.Key) })
 	return out
 }
 
@@ -267,14 +268,14 @@ func (s *survey) memberTroubles(m *record.Member, now time.Time, tell teller) {
 	dead := "rota declare-dead, if its process is gone for good: see its --help"
 	switch {
 	case left <= 0:
-		tell(x, x.key, fmt.Sprintf("%s (%s) has been silent for %s, longer than its lease of %v", m.Name, m.State, roughly(silence), m.Lease),
+		tell(x, x.key, fmt.Sprintf("%s (%s) has been silent for %s, longer than its lease of %v", m.Name, m.State, cli.Roughly(silence), m.Lease),
 			"whoever leads declares it dead once it has itself seen the silence for as long; if that does not happen, no member runs", "start a member, if none runs")
 	case silence > 3*m.Beat:
-		does := fmt.Sprintf("declare it dead in %s", roughly(left))
+		does := fmt.Sprintf("declare it dead in %s", cli.Roughly(left))
 		if owned := s.ownedBy(m.Session); len(owned) > 0 {
 			does += "; until then nobody else gets " + some(owned)
 		}
-		tell(x, x.key, fmt.Sprintf("%s (%s) has been silent for %s, %d heartbeats", m.Name, m.State, roughly(silence), silence/m.Beat), does, dead)
+		tell(x, x.key, fmt.Sprintf("%s (%s) has been silent for %s, %d heartbeats", m.Name, m.State, cli.Roughly(silence), silence/m.Beat), does, dead)
 	}
 	if s.plan == nil {
 		return

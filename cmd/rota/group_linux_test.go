@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -63,7 +64,7 @@ func TestResetWhileMembersRun(t *testing.T) {
 
 	code, stdout, stderr := y.rota("group", "reset")
 	trial.In(t, stdout, "g/plan", "6 of 6 partitions have an owner", "every session ends once")
-	if code != exitUndone || stderr != "rota: nothing was done; --yes does it\n" || readPlan(t, store).Gen != old.Gen {
+	if code != cli.ExitUndone || stderr != "rota: nothing was done; --yes does it\n" || readPlan(t, store).Gen != old.Gen {
 		t.Errorf("without leave: exit %d, %q", code, stderr)
 	}
 
@@ -132,7 +133,7 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	lives := func(says string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := y.rota(append([]string{"declare-dead"}, args...)...)
-		if code == 0 || code == exitUndone || !strings.Contains(stderr, says) {
+		if code == 0 || code == cli.ExitUndone || !strings.Contains(stderr, says) {
 			t.Errorf("declare-dead %v: exit %d, %q\n%s", args, code, stderr, stdout)
 		}
 		e, err := store.Get(t.Context(), "g/member/"+session)
@@ -153,7 +154,7 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 
 	code, stdout, stderr := y.rota("declare-dead", "long")
 	trial.In(t, stdout, "g/member/"+session, "it did not beat while this command looked", "2 partitions get other owners at once", "only a sink that checks tokens")
-	if code != exitUndone || stderr != "rota: nothing was done; --yes does it\n" {
+	if code != cli.ExitUndone || stderr != "rota: nothing was done; --yes does it\n" {
 		t.Errorf("without leave: exit %d, %q", code, stderr)
 	}
 	if got := spreadOf(y); !mapIs(got, map[string]int{"long": 2, "c1": 2}) {
@@ -180,7 +181,7 @@ func TestAKeyThatRotaCannotNameIsLeftToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"check", "repair"} {
-		if code, stdout, stderr := y.rota("group", verb); code != exitUndone || stderr != "" || !strings.Contains(stdout, "g/x=y") || !strings.Contains(stdout, "the store's own tools") {
+		if code, stdout, stderr := y.rota("group", verb); code != cli.ExitUndone || stderr != "" || !strings.Contains(stdout, "g/x=y") || !strings.Contains(stdout, "the store's own tools") {
 			t.Errorf("%s: exit %d, %q\n%s", verb, code, stderr, stdout)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/record"
@@ -282,7 +283,7 @@ func (c *crew) spoiltAndMended(key string, to func([]byte) []byte) {
 	t := c.t
 	rev := c.spoil("g/"+key, to)
 	code, stdout, stderr := c.rota("group", "check")
-	if code != exitUndone || stderr != "" || !strings.Contains(stdout, "g/"+key) {
+	if code != cli.ExitUndone || stderr != "" || !strings.Contains(stdout, "g/"+key) {
 		t.Errorf("%s: check: exit %d, %q\n%s", key, code, stderr, stdout)
 	}
 	var found struct {
@@ -319,7 +320,7 @@ func (c *crew) spoiltAndMended(key string, to func([]byte) []byte) {
 func (c *crew) shows(key string, rev rota.Rev) string {
 	c.t.Helper()
 	code, stdout, stderr := c.rota("group", "repair", "--longest-lease", crewLease.String())
-	if code != exitUndone || !strings.Contains(stdout, "g/"+key) || stderr != "rota: nothing was done; --yes does it\n" {
+	if code != cli.ExitUndone || !strings.Contains(stdout, "g/"+key) || stderr != "rota: nothing was done; --yes does it\n" {
 		c.t.Errorf("%s: repair without leave: exit %d, %q\n%s", key, code, stderr, stdout)
 	}
 	if e, ok := c.get("g/" + key); !ok || e.Rev != rev {
@@ -681,7 +682,7 @@ func TestWhoBeatsIsNotDeclaredDead(t *testing.T) {
 	}
 	put(twin, 0)
 	s, x = look()
-	if _, err := s.choose("c1", ""); err == nil || !isUsage(err) || !strings.Contains(err.Error(), "0000000000000001 (LIVE") || !strings.Contains(err.Error(), "0000000000000002 (LIVE") {
+	if _, err := s.choose("c1", ""); err == nil || !cli.IsUsage(err) || !strings.Contains(err.Error(), "0000000000000001 (LIVE") || !strings.Contains(err.Error(), "0000000000000002 (LIVE") {
 		t.Errorf("two of one name: %v", err)
 	}
 	m, err := s.choose("c1", "0000000000000001")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 )
@@ -42,13 +43,13 @@ func parseDeed(flag, s string) (deed, error) {
 	case kind == "sleep":
 		d, err := time.ParseDuration(rest)
 		if err != nil || d < 0 {
-			return deed{}, usagef("--%s %q: want a time such as sleep:20ms", flag, s)
+			return deed{}, cli.Usagef("--%s %q: want a time such as sleep:20ms", flag, s)
 		}
 		return deed{kind: kind, time: d}, nil
 	case kind == "exec":
 		argv, err := parseCommand(rest)
 		if err != nil {
-			return deed{}, usagef("--%s %q: %v", flag, s, err)
+			return deed{}, cli.Usagef("--%s %q: %v", flag, s, err)
 		}
 		return deed{kind: kind, argv: argv}, nil
 	case kind == "http" || kind == "https":
@@ -58,11 +59,11 @@ func parseDeed(flag, s string) (deed, error) {
 		}
 		u, err := url.Parse(raw)
 		if err != nil || u.Host == "" {
-			return deed{}, usagef("--%s %q: want a whole URL, such as http://127.0.0.1:8080/handle", flag, redact(s))
+			return deed{}, cli.Usagef("--%s %q: want a whole URL, such as http://127.0.0.1:8080/handle", flag, cli.Redact(s))
 		}
 		return deed{kind: "http", url: raw}, nil
 	}
-	return deed{}, usagef("--%s %q: want log, none, sleep:TIME, exec:CMD or http:URL", flag, redact(s))
+	return deed{}, cli.Usagef("--%s %q: want log, none, sleep:TIME, exec:CMD or http:URL", flag, cli.Redact(s))
 }
 
 // parseCommand finds out how to run a command: by itself if it is one plain
@@ -321,15 +322,15 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
 	if err != nil {
-		return fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
+		return fmt.Errorf("post to %s: %w", cli.Redact(h.deed.url), cli.Bare(err))
 	}
 	req.Header.Set("Content-Type", "application/octet-stream")
 	for _, a := range factsOf(h.group, msg) {
-		req.Header.Set("Rota-"+strings.ReplaceAll(a.key, "_", "-"), strings.Map(oneLine, a.value))
+		req.Header.Set("Rota-"+strings.ReplaceAll(a.key, "_", "-"), strings.Map(cli.OneLine, a.value))
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		said := fmt.Errorf("post to %s: %w", redact(h.deed.url), bare(err))
+		said := fmt.Errorf("post to %s: %w", cli.Redact(h.deed.url), cli.Bare(err))
 		if slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS}, func(e error) bool { return errors.Is(err, e) }) {
 			return untried(said) // this machine could not even ask
 		}
@@ -340,7 +341,7 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	late.Stop()
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", redact(h.deed.url), plain.Text(res.Status))
+		return fmt.Errorf("post to %s: %s", cli.Redact(h.deed.url), plain.Text(res.Status))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
@@ -36,7 +37,7 @@ func inspectIn(ctx context.Context, t *target, store rota.Store) (*rota.Status, 
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	if err := reach(ctx, store, t.group); err != nil {
-		return nil, unreachable(t.store, err)
+		return nil, cli.Unreachable(t.store, err)
 	}
 	st, err := rota.Inspect(ctx, store, t.group)
 	switch {
@@ -45,16 +46,16 @@ func inspectIn(ctx context.Context, t *target, store rota.Store) (*rota.Status, 
 	case errors.Is(err, rota.ErrUnreadable):
 		return nil, fmt.Errorf("%w; rota group check says more, rota group repair mends it", err)
 	case err != nil:
-		return nil, unreachable(t.store, err)
+		return nil, cli.Unreachable(t.store, err)
 	}
 	return &st, nil
 }
 
 func inStore(url string) string {
 	if strings.HasPrefix(url, "folder:") {
-		return redact(url)
+		return cli.Redact(url)
 	}
-	return "in " + redact(url)
+	return "in " + cli.Redact(url)
 }
 
 // A view is how a command shows what it read: once, or again and again.
@@ -66,10 +67,10 @@ type view struct {
 
 func (v *view) flags(cmd *cobra.Command, watch bool) {
 	v.output, v.every = "table", time.Second
-	cmd.Flags().VarP(oneWord(&v.output, "table", "json"), "output", "o", "how to print it")
+	cmd.Flags().VarP(cli.OneWord(&v.output, "table", "json"), "output", "o", "how to print it")
 	if watch {
 		cmd.Flags().BoolVar(&v.watch, "watch", false, "again and again, until Ctrl-C")
-		cmd.Flags().Var(span(&v.every), "every", "how often, with --watch")
+		cmd.Flags().Var(cli.Span(&v.every), "every", "how often, with --watch")
 	}
 }
 
@@ -98,7 +99,7 @@ func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.S
 		} else if err := table(&text, st); err != nil {
 			return err
 		}
-		if v.watch && v.output == "table" && columns(w) > 0 {
+		if v.watch && v.output == "table" && cli.Columns(w) > 0 {
 			fmt.Fprint(w, "\x1b[H\x1b[2J")
 		}
 		if _, err := io.WriteString(w, text.String()); err != nil || !v.watch {
@@ -181,7 +182,7 @@ func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
 		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
 	}
 	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, lastPlan(st, now), phaseWords[st.Phase])
-	fmt.Fprintf(w, "store %s, %s\n", redact(t.store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
+	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
 	printNotes(w, st)
 	fmt.Fprintln(w)
 	if err := printMembers(w, st, now); err != nil {
@@ -207,7 +208,7 @@ func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
 func lastPlan(st *rota.Status, now time.Time) string {
 	if n := len(st.History); n > 0 && st.History[n-1].Plan == st.Plan {
 		h := st.History[n-1]
-		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.PlanWords(h.Because), "no cause on record"), ago(now.Sub(h.Time)))
+		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.PlanWords(h.Because), "no cause on record"), cli.Ago(now.Sub(h.Time)))
 	}
 	return ""
 }
@@ -227,10 +228,10 @@ func printNotes(w io.Writer, st *rota.Status) {
 	if len(o.Drains) > 0 {
 		fmt.Fprintf(w, "order: drained %s (rota undrain)\n", strings.Join(o.Drains, ", "))
 	}
-	for _, p := range sortedKeys(o.Pins) {
+	for _, p := range cli.SortedKeys(o.Pins) {
 		fmt.Fprintf(w, "order: %s is pinned to %s (rota unpin)\n", p, o.Pins[p])
 	}
-	for _, p := range sortedKeys(o.Bans) {
+	for _, p := range cli.SortedKeys(o.Bans) {
 		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
 	}
 	for _, c := range st.Conditions {
@@ -255,7 +256,7 @@ func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 		}
 	}
 	byName := func(a, b rota.MemberInfo) int {
-		return cmp.Or(natural(a.Name, b.Name), strings.Compare(a.Session, b.Session))
+		return cmp.Or(cli.Natural(a.Name, b.Name), strings.Compare(a.Session, b.Session))
 	}
 	slices.SortFunc(live, byName)
 	slices.SortFunc(ended, func(a, b rota.MemberInfo) int { return b.Sent.Compare(a.Sent) })
@@ -264,16 +265,16 @@ func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 
 func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 	live, ended := memberOrder(st)
-	tw := table(w)
+	tw := cli.Table(w)
 	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\tPID\tSESSION\tLABELS")
 	for _, m := range live {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	for i, m := range ended {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -306,7 +307,7 @@ func memberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
 
 func labels(m map[string]string) string {
 	var out []string
-	for _, k := range sortedKeys(m) {
+	for _, k := range cli.SortedKeys(m) {
 		out = append(out, k+"="+m[k])
 	}
 	return strings.Join(out, " ")
@@ -314,14 +315,14 @@ func labels(m map[string]string) string {
 
 func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) error {
 	st = plain.Copy(st)
-	tw := table(w)
+	tw := cli.Table(w)
 	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
 	if meta {
 		head += "\tMETA"
 	}
 	fmt.Fprintln(tw, head)
 	all := slices.Clone(st.Partitions)
-	slices.SortFunc(all, func(a, b rota.PartitionInfo) int { return natural(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b rota.PartitionInfo) int { return cli.Natural(a.Name, b.Name) })
 	for _, p := range all {
 		if p.Reason == "removed" && !meta {
 			continue
@@ -331,7 +332,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 			owner = st.NameOf(p.Owner)
 		}
 		if !p.Since.IsZero() {
-			since = ago(now.Sub(p.Since))
+			since = cli.Ago(now.Sub(p.Since))
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.PlanWords(p.Because), "-"))
 		if meta {

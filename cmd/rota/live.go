@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"golang.org/x/term"
@@ -53,7 +54,7 @@ type telling struct {
 }
 
 func newLive(w io.Writer, f *upFlags, at string, sup *supervisor, file *eventFile) *live {
-	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
+	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: cli.Columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
 		work: map[string]*pace{}, shown: map[string]string{}}
 }
 
@@ -68,7 +69,7 @@ func (v *live) begin() {
 
 func (v *live) title() string {
 	return fmt.Sprintf("rota up%s: group %s, %s, %s, %d messages/s; data in %s, NATS at %s",
-		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, count(v.f.members, "member"), count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
+		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, cli.Count(v.f.members, "member"), cli.Count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
 }
 
 func (v *live) name(session string) string { return cmp.Or(v.names[session], session) }
@@ -132,7 +133,7 @@ func (v *live) gather(at time.Time, head, tail, item string) {
 
 func (v *live) flush() {
 	for _, b := range v.batches {
-		slices.SortFunc(b.items, natural)
+		slices.SortFunc(b.items, cli.Natural)
 		text := b.head + strings.Join(b.items, " ")
 		if n := len(b.items); n > 8 {
 			text = fmt.Sprintf("%s%d partitions: %s … %s", b.head, n, strings.Join(b.items[:3], " "), b.items[n-1])
@@ -303,7 +304,7 @@ func (v *live) picture() []string {
 	st, now := v.st, time.Now()
 	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", phaseWords[st.Phase], st.LeaderName(), st.Term, st.Plan, lastPlan(st, now)), "")
 	var text strings.Builder
-	tw := table(&text)
+	tw := cli.Table(&text)
 	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
 	runs := runningOf(st, now)
 	members, _ := memberOrder(st)
@@ -315,7 +316,7 @@ func (v *live) picture() []string {
 		list := runs[m.Session]
 		names := strings.Join(list, " ")
 		if m.State == "LIVE" && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || silent(&m, now)) {
-			names = count(m.Partitions, "partition") + " wait for the end of its lease"
+			names = cli.Count(m.Partitions, "partition") + " wait for the end of its lease"
 		} else if len(list) > 12 {
 			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
 		}
@@ -401,7 +402,7 @@ func (v *live) end(sup *supervisor, looks <-chan *rota.Status) error {
 		v.draw()
 	}
 	fmt.Fprintf(v.w, "all are gone; %s stays, and the next rota up goes on from there\n", v.f.dir)
-	for _, session := range sortedKeys(v.shown) {
+	for _, session := range cli.SortedKeys(v.shown) {
 		state := v.shown[session]
 		if state == "LIVE" || state == "LEAVING" {
 			fmt.Fprintf(v.w, "%s was started by somebody else: without a store it stops within its lease, and ends when its --orphan time is over\n", v.name(session))

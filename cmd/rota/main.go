@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -16,11 +17,11 @@ import (
 //go:embed THIRD-PARTY-NOTICES
 var notices string
 
-func main() { runMain(run) }
+func main() { cli.Main(run) }
 
 // run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return runTree(ctx, rootCmd(), warnOfExposed, args, stdout, stderr)
+	return cli.Run(ctx, rootCmd(), warnOfExposed, args, stdout, stderr)
 }
 
 func rootCmd() *cobra.Command {
@@ -55,7 +56,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		benchCmd(),
 		evidenceCmd(),
 		watchdogCmd(),
-		versionCmd(notices),
+		cli.VersionCmd(notices),
 	)
 	root.AddCommand(orderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")

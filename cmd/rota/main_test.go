@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 func TestUsageErrorsExit64WithOneLine(t *testing.T) {
@@ -18,9 +20,9 @@ func TestUsageErrorsExit64WithOneLine(t *testing.T) {
 	} {
 		var stdout, stderr strings.Builder
 		code := run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
-		if code != exitUsage || stdout.String() != "" || stderr.String() != "rota: "+c.says+"\n" {
+		if code != cli.ExitUsage || stdout.String() != "" || stderr.String() != "rota: "+c.says+"\n" {
 			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q",
-				c.args, code, &stdout, &stderr, exitUsage, c.says)
+				c.args, code, &stdout, &stderr, cli.ExitUsage, c.says)
 		}
 	}
 }
@@ -49,7 +51,7 @@ func TestVersionTellsWhatOthersHaveMade(t *testing.T) {
 	if code != 0 || stdout != notices || !strings.Contains(stdout, "== github.com/nats-io/nats-server/v2 ") || !strings.Contains(stdout, "Redistributions in binary form must reproduce") {
 		t.Errorf("exit %d, %.200q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := rotaRuns(t.Context(), "version", "--notices", "--sbom"); code != exitUsage {
+	if code, _, stderr := rotaRuns(t.Context(), "version", "--notices", "--sbom"); code != cli.ExitUsage {
 		t.Errorf("both at once: exit %d, %q", code, stderr)
 	}
 	code, stdout, stderr = rotaRuns(t.Context(), "version", "--sbom")

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -227,14 +228,14 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"explain p7", `there is no partition called "p7"`},
 		{"partitions remove p7", `there is no partition called "p7"`},
 	} {
-		if code, stdout, stderr := y.rota(strings.Fields(c.order)...); code != exitFailed || stdout != "" || !strings.Contains(stderr, c.says) {
+		if code, stdout, stderr := y.rota(strings.Fields(c.order)...); code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, c.says) {
 			t.Errorf("rota %s: exit %d, %q, %q", c.order, code, stdout, stderr)
 		}
 	}
-	if code, _, stderr := y.rota("partitions", "set", "p0", "x"); code != exitUsage || !strings.Contains(stderr, `"x": want KEY=VALUE`) {
+	if code, _, stderr := y.rota("partitions", "set", "p0", "x"); code != cli.ExitUsage || !strings.Contains(stderr, `"x": want KEY=VALUE`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != exitFailed || !strings.Contains(stderr, `there is no group called "other" in `) {
+	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != cli.ExitFailed || !strings.Contains(stderr, `there is no group called "other" in `) {
 		t.Errorf("another group: exit %d, %q", code, stderr)
 	}
 
@@ -309,10 +310,10 @@ func TestRunExitsByHowItEnded(t *testing.T) {
 	c2.Process.Signal(syscall.SIGSTOP)
 	trial.Until(t, "its end", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 2}) })
 	c2.Process.Signal(syscall.SIGCONT)
-	if code := c2.Code(); code != exitFenced || !strings.HasSuffix(c2.Err.String(), "rota: fenced: the group has ended this session\n") {
+	if code := c2.Code(); code != cli.ExitFenced || !strings.HasSuffix(c2.Err.String(), "rota: fenced: the group has ended this session\n") {
 		t.Errorf("fenced: exit %d, %q", code, c2.Err.String())
 	}
-	if code := orphan.Code(); code != exitOrphaned || !strings.Contains(orphan.Err.String(), "rota: orphaned: ") {
+	if code := orphan.Code(); code != cli.ExitOrphaned || !strings.Contains(orphan.Err.String(), "rota: orphaned: ") {
 		t.Errorf("orphaned: exit %d, %q", code, orphan.Err.String())
 	}
 }
@@ -322,7 +323,7 @@ func TestStartGate(t *testing.T) {
 	y := newYard(t)
 	gate := filepath.Join(y.dir, "gate")
 	p := y.member("c1", "--source", "none:?partitions=1", "--own", "exec:sleep 1000", "--start-gate", gate)
-	if code, _, stderr := y.rota("status"); code != exitFailed || !strings.Contains(stderr, "there is no group") {
+	if code, _, stderr := y.rota("status"); code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 	if err := os.WriteFile(gate, nil, 0o644); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/core"
 )
 
@@ -38,7 +39,7 @@ func init() {
 		_, inShell := rota.Mutate(id)
 		if _, here := mutate(id); !inCore && !inShell && !here {
 			fmt.Fprintf(os.Stderr, "rota: ROTA_DEFECT: there is no rule %q to take out; see internal/defect\n", id)
-			os.Exit(exitUsage)
+			os.Exit(cli.ExitUsage)
 		}
 	}
 }

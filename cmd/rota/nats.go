@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
@@ -42,7 +43,7 @@ func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return queueSource{}, natsWords(err)
 	}
-	q := parameters(raw)
+	q := cli.Parameters(raw)
 	if q.Get("stream") == "" || q.Get("subject") == "" {
 		return queueSource{}, fmt.Errorf("it needs a stream and a subject: ?stream=ORDERS&subject=orders.*&partitions=64")
 	}
@@ -70,7 +71,7 @@ func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
 	}
 	nc, err := rotanats.Connect(raw, more, folderOptions()...)
 	if err != nil {
-		return nil, unreachable(raw, natsWords(err))
+		return nil, cli.Unreachable(raw, natsWords(err))
 	}
 	return nc, ctx.Err()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func changeOrders(ctx context.Context, store rota.Store, group string, change fu
 		}
 		switch changed, err := change(o); {
 		case err != nil:
-			return badUsage(err)
+			return cli.BadUsage(err)
 		case !changed:
 			return errAsItIs
 		}
@@ -57,7 +58,7 @@ func changeOrders(ctx context.Context, store rota.Store, group string, change fu
 		o.Log = o.Log[max(0, len(o.Log)-mostOrders):]
 		b, err := record.Encode(o)
 		if err != nil {
-			return badUsage(err)
+			return cli.BadUsage(err)
 		}
 		if err := fits(ctx, store, group, o); err != nil {
 			return err
@@ -89,7 +90,7 @@ func fits(ctx context.Context, store rota.Store, group string, o *record.Orders)
 		return unreadable("roster", err)
 	}
 	if err := o.Fit(r); err != nil {
-		return badUsage(fmt.Errorf("the group could not write that down: %w", err))
+		return cli.BadUsage(fmt.Errorf("the group could not write that down: %w", err))
 	}
 	return nil
 }
@@ -143,10 +144,10 @@ func orderCmd(o order) *cobra.Command {
 			switch {
 			case errors.Is(err, errAsItIs):
 				done = "nothing to do: " + err.Error()
-			case isUsage(err), errors.Is(err, rota.ErrUnreadable):
+			case cli.IsUsage(err), errors.Is(err, rota.ErrUnreadable):
 				return err
 			case err != nil:
-				return unreachable(t.store, err)
+				return cli.Unreachable(t.store, err)
 			}
 			return sayDone(cmd.OutOrStdout(), done, st)
 		},
@@ -211,13 +212,13 @@ func memberNames(st *rota.Status) (out []string) {
 
 // These refuse names that the group does not have.
 func knownPartitions(st *rota.Status, args []string) error {
-	return known("partition", partitionNames(st), args...)
+	return cli.Known("partition", partitionNames(st), args...)
 }
 
 func knownPartition(st *rota.Status, args []string) error { return knownPartitions(st, args[:1]) }
 
 func knownMembers(st *rota.Status, args []string) error {
-	return known("live member", memberNames(st), args...)
+	return cli.Known("live member", memberNames(st), args...)
 }
 
 func knownPair(st *rota.Status, args []string) error {
@@ -255,7 +256,7 @@ func orderCmds() []*cobra.Command {
 			example: "  rota pin orders.3 c2",
 			check:   knownPair, done: saidOf("%s: pinned to %s")}),
 		orderCmd(order{use: "unpin PARTITION...", short: "Let a pinned partition go", args: cobra.MinimumNArgs(1),
-			complete: func(st *rota.Status) []string { return sortedKeys(st.Orders.Pins) },
+			complete: func(st *rota.Status) []string { return cli.SortedKeys(st.Orders.Pins) },
 			example:  "  rota unpin orders.3",
 			done:     said("%s: pinned no more")}),
 		orderCmd(order{use: "ban PARTITION MEMBER...", short: "Keep a partition away from members, by their names", args: cobra.MinimumNArgs(2), complete: both,
@@ -263,7 +264,7 @@ func orderCmds() []*cobra.Command {
 			example: "  rota ban orders.3 c2 --why 'cannot reach the ledger from there'",
 			check:   knownPair, done: saidOf("%s: kept away from %s until rota unban")}),
 		orderCmd(order{use: "unban PARTITION [MEMBER]...", short: "Lift a ban; without members, all of a partition", args: cobra.MinimumNArgs(1),
-			complete: func(st *rota.Status) []string { return sortedKeys(st.Orders.Bans) },
+			complete: func(st *rota.Status) []string { return cli.SortedKeys(st.Orders.Bans) },
 			example:  "  rota unban orders.3 c2",
 			done: func(args []string) string {
 				return args[0] + ": may be run by " + cmp.Or(strings.Join(args[1:], ", "), "anybody") + " again"

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 // A report is a folder with a page that needs nothing else, pictures and rows.
@@ -19,7 +21,7 @@ func makeReport(dir string) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return usagef("--report: %v", err)
+		return cli.Usagef("--report: %v", err)
 	}
 	return nil
 }

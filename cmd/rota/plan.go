@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/bench"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/spf13/cobra"
 )
@@ -66,30 +67,30 @@ if interrupted.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.trace, "trace", "", "the CSV `file` with the speeds")
-	flags.Var(quantityIn(&f.capacity, 1e-6, 1e15), "capacity", "how much a member can do, in the unit of the speeds")
-	flags.Var(quantityIn(&f.trigger, 1e-6, 1e15), "trigger", "how much it may be given before it counts as overloaded; --capacity if not given")
-	flags.Var(quantityIn(&f.price, 0.001, 1e6), "price", "of pack: what one member fewer is worth, in members' capacities moved")
-	flags.Var(listOf(&f.strategies, oneOf(bench.Strategies())), "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
-	flags.Var(whole(&f.members, 0, 100000), "members", "the fleet of spread and range; 0 is the smallest that is never overloaded")
-	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
+	flags.Var(cli.QuantityIn(&f.capacity, 1e-6, 1e15), "capacity", "how much a member can do, in the unit of the speeds")
+	flags.Var(cli.QuantityIn(&f.trigger, 1e-6, 1e15), "trigger", "how much it may be given before it counts as overloaded; --capacity if not given")
+	flags.Var(cli.QuantityIn(&f.price, 0.001, 1e6), "price", "of pack: what one member fewer is worth, in members' capacities moved")
+	flags.Var(cli.ListOf(&f.strategies, cli.OneOf(bench.Strategies())), "strategies", "some of "+strings.Join(bench.Strategies(), ", "))
+	flags.Var(cli.Whole(&f.members, 0, 100000), "members", "the fleet of spread and range; 0 is the smallest that is never overloaded")
+	flags.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
 	flags.StringVar(&f.report, "report", "", "also write a page, a plot of the members and the rows into this `folder`")
-	complete(cmd, "trace", cobra.FixedCompletions([]string{"csv"}, cobra.ShellCompDirectiveFilterFileExt))
-	complete(cmd, "strategies", completeList(bench.Strategies()))
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "report", completeFolder)
+	cli.Complete(cmd, "trace", cobra.FixedCompletions([]string{"csv"}, cobra.ShellCompDirectiveFilterFileExt))
+	cli.Complete(cmd, "strategies", cli.CompleteList(bench.Strategies()))
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "report", cli.CompleteFolder)
 	return cmd
 }
 
 func (f *planFlags) check(given func(string) bool) error {
 	switch {
 	case f.trace == "":
-		return usagef("--trace is missing: name a CSV file with the columns t,partition,speed; see rota plan --help")
+		return cli.Usagef("--trace is missing: name a CSV file with the columns t,partition,speed; see rota plan --help")
 	case f.capacity == 0:
-		return usagef("--capacity is missing: say how much a member can do, in the unit of the speeds")
+		return cli.Usagef("--capacity is missing: say how much a member can do, in the unit of the speeds")
 	case given("trigger") && f.trigger < f.capacity:
-		return usagef("--trigger %g: it is below --capacity %g; a member may be filled up to its capacity, so overload cannot begin before", f.trigger, f.capacity)
+		return cli.Usagef("--trigger %g: it is below --capacity %g; a member may be filled up to its capacity, so overload cannot begin before", f.trigger, f.capacity)
 	case f.members > 0 && !slices.ContainsFunc(f.strategies, bench.NeedsFleet):
-		return usagef("--members %d: only spread and range have a fleet of fixed size; add one of them to --strategies", f.members)
+		return cli.Usagef("--members %d: only spread and range have a fleet of fixed size; add one of them to --strategies", f.members)
 	}
 	return nil
 }
@@ -100,25 +101,25 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	}
 	file, err := os.Open(f.trace)
 	if err != nil {
-		return usagef("--trace: %v", err)
+		return cli.Usagef("--trace: %v", err)
 	}
 	defer file.Close()
 	about, err := file.Stat()
 	if err != nil {
-		return usagef("--trace: %v", err)
+		return cli.Usagef("--trace: %v", err)
 	}
 	if !about.Mode().IsRegular() && f.members == 0 && slices.ContainsFunc(f.strategies, bench.NeedsFleet) {
-		return usagef("--trace %s: it can be read only once, and finding the fleet of spread and range takes more; say --members, or leave them out of --strategies", f.trace)
+		return cli.Usagef("--trace %s: it can be read only once, and finding the fleet of spread and range takes more; say --members, or leave them out of --strategies", f.trace)
 	}
 	if err := makeReport(f.report); err != nil {
 		return err
 	}
 	outcomes, bound, err := f.replay(cmd, file, about.Size())
 	if cmd.Context().Err() != nil {
-		return quietly(exitInterrupted)
+		return cli.Quietly(cli.ExitInterrupted)
 	}
 	if err != nil {
-		return badUsage(err)
+		return cli.BadUsage(err)
 	}
 	sheet := &planSheet{f, outcomes, bound}
 	if err := sheet.print(cmd.OutOrStdout()); err != nil {
@@ -143,7 +144,7 @@ func (f *planFlags) replay(cmd *cobra.Command, file *os.File, size int64) ([]ben
 		Progress: func(p, s int) { pass.Store(int64(p)); step.Store(int64(s)) },
 	}
 	stop := tellProgress(cmd.ErrOrStderr(), func() string {
-		text := fmt.Sprintf("%s: %s", f.trace, count(int(step.Load()), "step"))
+		text := fmt.Sprintf("%s: %s", f.trace, cli.Count(int(step.Load()), "step"))
 		if size > 0 {
 			text += fmt.Sprintf(", %d%%", 100*read.Load()/size)
 		}
@@ -196,7 +197,7 @@ func (s *planSheet) print(stdout io.Writer) error {
 
 func (s *planSheet) head() [][2]string {
 	f, o := s.flags, s.outcomes[0]
-	lines := [][2]string{{"replayed", fmt.Sprintf("%s: %s, %s", f.trace, count(o.Partitions, "partition"), count(o.Steps, "step"))}}
+	lines := [][2]string{{"replayed", fmt.Sprintf("%s: %s, %s", f.trace, cli.Count(o.Partitions, "partition"), cli.Count(o.Steps, "step"))}}
 	capacity := fmt.Sprintf("%g per member", f.capacity)
 	if f.trigger > 0 {
 		capacity += fmt.Sprintf(", overloaded above %g", f.trigger)
@@ -208,12 +209,12 @@ func (s *planSheet) head() [][2]string {
 	if slices.ContainsFunc(f.strategies, bench.NeedsFleet) {
 		fleet := "of spread and range: the smallest that is never overloaded"
 		if f.members > 0 {
-			fleet = fmt.Sprintf("of spread and range: %s", count(f.members, "member"))
+			fleet = fmt.Sprintf("of spread and range: %s", cli.Count(f.members, "member"))
 		}
 		lines = append(lines, [2]string{"fleet", fleet})
 	}
 	if o.InfeasibleSteps > 0 {
-		lines = append(lines, [2]string{"infeasible", fmt.Sprintf("in %s a partition is faster than a whole member: split it, or give members more capacity", count(o.InfeasibleSteps, "step"))})
+		lines = append(lines, [2]string{"infeasible", fmt.Sprintf("in %s a partition is faster than a whole member: split it, or give members more capacity", cli.Count(o.InfeasibleSteps, "step"))})
 	}
 	return lines
 }
@@ -221,8 +222,8 @@ func (s *planSheet) head() [][2]string {
 func (s *planSheet) figures() [][]string {
 	out := [][]string{{"strategy", "members, mean", "most", "E[R]", "moves", "overloaded", "infeasible"}}
 	for _, o := range s.outcomes {
-		out = append(out, []string{o.Strategy, fmt.Sprintf("%.2f", o.MembersMean), group(o.MembersMax), fmt.Sprintf("%.3f", o.ER), fmt.Sprintf("%.2f", o.MovesMean),
-			count(o.OverloadSteps, "step"), count(o.InfeasibleSteps, "step")})
+		out = append(out, []string{o.Strategy, fmt.Sprintf("%.2f", o.MembersMean), cli.Grouped(o.MembersMax), fmt.Sprintf("%.3f", o.ER), fmt.Sprintf("%.2f", o.MovesMean),
+			cli.Count(o.OverloadSteps, "step"), cli.Count(o.InfeasibleSteps, "step")})
 	}
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 const tenLines = `t,partition,speed
@@ -200,10 +202,10 @@ func TestPlanAndBenchEndOnInterrupt(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, stdout, stderr := invoke(ctx, "plan --trace speeds.csv --capacity 200"); code != exitInterrupted || stdout != "" || stderr != "" {
+	if code, stdout, stderr := invoke(ctx, "plan --trace speeds.csv --capacity 200"); code != cli.ExitInterrupted || stdout != "" || stderr != "" {
 		t.Errorf("rota plan: exit %d, %q, %q", code, stdout, stderr)
 	}
-	if code, stdout, stderr := invoke(ctx, "bench plan"); code != exitInterrupted || !strings.HasPrefix(stdout, "interrupted the figures are of the traces that were finished\n") || stderr != "" {
+	if code, stdout, stderr := invoke(ctx, "bench plan"); code != cli.ExitInterrupted || !strings.HasPrefix(stdout, "interrupted the figures are of the traces that were finished\n") || stderr != "" {
 		t.Errorf("rota bench plan: exit %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -242,8 +244,8 @@ func TestPlanMistakes(t *testing.T) {
 		{"bench plan --seeds 0", `--seeds "0": want a whole number from 1 to 100000; see rota bench plan --help`},
 	} {
 		code, stdout, stderr := invoke(t.Context(), c.args)
-		if code != exitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {
-			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q", c.args, code, stdout, stderr, exitUsage, c.says)
+		if code != cli.ExitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {
+			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q", c.args, code, stdout, stderr, cli.ExitUsage, c.says)
 		}
 	}
 }

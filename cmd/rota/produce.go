@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -39,15 +40,15 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 					return err
 				}
 				if of == "" {
-					return usagef("--source is missing: say where to publish, such as %s", exampleSource())
+					return cli.Usagef("--source is missing: say where to publish, such as %s", exampleSource())
 				}
 				source = of
 			}
 			if len(values) == 0 && rate == 0 && howMany == 0 {
-				return usagef("nothing to publish: give values, - for standard input, --count or --rate")
+				return cli.Usagef("nothing to publish: give values, - for standard input, --count or --rate")
 			}
 			if len(values) > 0 && (rate > 0 || howMany > 0) {
-				return usagef("values, or --count and --rate: not both")
+				return cli.Usagef("values, or --count and --rate: not both")
 			}
 			p, err := newProducer(cmd.Context(), source, partition)
 			if err != nil {
@@ -69,7 +70,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 			if err = errors.Join(err, p.flush()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", count(p.sent, "message"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", cli.Count(p.sent, "message"))
 			return err
 		},
 	}
@@ -77,9 +78,9 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 	fl.StringVar(&source, "source", "", "where to publish: "+exampleSource()+" (default: the stream of the rota up of this folder)")
 	fl.StringVar(&dir, "dir", defaultDir, "the folder of that rota up")
 	fl.StringVar(&partition, "partition", "", "publish to this one alone (default: to all in turn)")
-	fl.Var(whole(&rate, 0, 1_000_000), "rate", "messages per second; 0 as fast as they are taken")
-	fl.Var(whole(&howMany, 0, 1_000_000_000), "count", "how many; 0 until Ctrl-C")
-	fl.Var(whole(&size, 1, 1<<20), "size", "bytes per message that it makes up")
+	fl.Var(cli.Whole(&rate, 0, 1_000_000), "rate", "messages per second; 0 as fast as they are taken")
+	fl.Var(cli.Whole(&howMany, 0, 1_000_000_000), "count", "how many; 0 until Ctrl-C")
+	fl.Var(cli.Whole(&size, 1, 1<<20), "size", "bytes per message that it makes up")
 	return cmd
 }
 
@@ -94,12 +95,12 @@ type producer struct {
 }
 
 func newProducer(ctx context.Context, source, partition string) (*producer, error) {
-	q := parameters(source)
+	q := cli.Parameters(source)
 	if _, err := openSource(source); err != nil {
 		return nil, err
 	}
 	if q.Get("stream") == "" {
-		return nil, usagef("--source %s: nothing can be published there", redact(source))
+		return nil, cli.Usagef("--source %s: nothing can be published there", cli.Redact(source))
 	}
 	p := &producer{bad: make(chan error, 1)}
 	n, _ := strconv.Atoi(q.Get("partitions"))
@@ -108,12 +109,12 @@ func newProducer(ctx context.Context, source, partition string) (*producer, erro
 	}
 	switch {
 	case partition != "":
-		if err := known("partition", p.subjects, partition); n > 0 && err != nil {
-			return nil, badUsage(err)
+		if err := cli.Known("partition", p.subjects, partition); n > 0 && err != nil {
+			return nil, cli.BadUsage(err)
 		}
 		p.subjects = []string{partition}
 	case n == 0:
-		return nil, usagef("--source %s does not say how many partitions there are: add &partitions=N, or name one with --partition", redact(source))
+		return nil, cli.Usagef("--source %s does not say how many partitions there are: add &partitions=N, or name one with --partition", cli.Redact(source))
 	}
 	var err error
 	if p.nc, err = dialNATS(ctx, source); err != nil {

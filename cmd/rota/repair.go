@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if lease > mostLease {
-				return usagef("--longest-lease %v: no lease is longer than %v", lease, mostLease)
+				return cli.Usagef("--longest-lease %v: no lease is longer than %v", lease, mostLease)
 			}
 			s, store, err := surveyAll(cmd.Context(), &t)
 			if err != nil {
@@ -62,14 +63,14 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 			defer store.Close()
 			d := s.repair(store, lease)
 			if len(d.steps) == 0 && len(d.notes) == 0 {
-				return nothingToDo(cmd, &a, fmt.Sprintf("group %s: all %s can be read: there is nothing to repair", s.group, count(len(s.all), "record")))
+				return nothingToDo(cmd, &a, fmt.Sprintf("group %s: all %s can be read: there is nothing to repair", s.group, cli.Count(len(s.all), "record")))
 			}
 			return a.carryOut(cmd, store, s.group, d)
 		},
 	}
 	t.flags(cmd)
 	a.flags(cmd)
-	cmd.Flags().Var(span(&lease), "longest-lease", "the longest lease that a member of this group can have")
+	cmd.Flags().Var(cli.Span(&lease), "longest-lease", "the longest lease that a member of this group can have")
 	return cmd
 }
 
@@ -126,13 +127,13 @@ func (s *survey) repair(store rota.Store, lease time.Duration) *draft {
 		if lease != 0 {
 			said = "as --longest-lease says"
 		}
-		d.notes = append(d.notes, fmt.Sprintf("Before the first step repair waits %s: so long may a process whose record cannot be read still trust a lease of %v (%s).", roughly(d.wait), assumed, said))
+		d.notes = append(d.notes, fmt.Sprintf("Before the first step repair waits %s: so long may a process whose record cannot be read still trust a lease of %v (%s).", cli.Roughly(d.wait), assumed, said))
 	}
 	return d
 }
 
 func (d *draft) add(x *standing, stands, does, follows string, do func(context.Context) error) *step {
-	d.steps = append(d.steps, step{Key: x.key, Rev: uint64(x.rev), Stands: fmt.Sprintf("%s (%s)", stands, count(x.size, "byte")), Does: does, Follows: follows, do: do})
+	d.steps = append(d.steps, step{Key: x.key, Rev: uint64(x.rev), Stands: fmt.Sprintf("%s (%s)", stands, cli.Count(x.size, "byte")), Does: does, Follows: follows, do: do})
 	return &d.steps[len(d.steps)-1]
 }
 
@@ -329,10 +330,10 @@ func (s *survey) beginAnew(d *draft, store rota.Store) {
 		}
 	}
 	if lease > 0 {
-		hold = roughly(deadAfter(lease))
+		hold = cli.Roughly(deadAfter(lease))
 	}
 	follows := fmt.Sprintf("every session ends once: rota run exits with %d, or comes back by itself with --rejoin. Whoever leads then waits %s, for every lease that there was, and grants everything anew: until then nothing runs",
-		exitStoreLost, hold)
+		cli.ExitStoreLost, hold)
 	if _, back, err := s.nextPlan(s.plan, ""); err == nil && back {
 		follows += ". The incarnations are used up and begin again with the wall clock: end all members first, and let sinks that check tokens forget theirs, or they refuse the new ones"
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/sim"
 )
 
@@ -14,15 +15,15 @@ func (f *simFlags) table(r sim.Report, interrupted bool) string {
 	var s sheet
 	switch {
 	case interrupted:
-		s.line("interrupted", "after %s of %s; the figures are of those", group(r.Schedules), count(f.schedules, "schedule"))
+		s.line("interrupted", "after %s of %s; the figures are of those", cli.Grouped(r.Schedules), cli.Count(f.schedules, "schedule"))
 	case r.Schedules < f.schedules:
-		s.line("stopped", "after %s of %s: enough violations; the figures are of those", group(r.Schedules), count(f.schedules, "schedule"))
+		s.line("stopped", "after %s of %s: enough violations; the figures are of those", cli.Grouped(r.Schedules), cli.Count(f.schedules, "schedule"))
 	}
-	s.line("simulated", "%s of %s from seed %d on, %s", count(r.Schedules, "schedule"), f.size(), r.Seed, f.kinds())
-	s.line("speed", "%s schedules/s, %s steps/s; %s on %s", group(r.SchedulesPerS), group(r.StepsPerS), seconds(r.Seconds), count(r.Cores, "core"))
-	s.line("steps", "%s: each is one event that one member answered", group(r.Steps))
+	s.line("simulated", "%s of %s from seed %d on, %s", cli.Count(r.Schedules, "schedule"), f.size(), r.Seed, f.kinds())
+	s.line("speed", "%s schedules/s, %s steps/s; %s on %s", cli.Grouped(r.SchedulesPerS), cli.Grouped(r.StepsPerS), seconds(r.Seconds), cli.Count(r.Cores, "core"))
+	s.line("steps", "%s: each is one event that one member answered", cli.Grouped(r.Steps))
 	if r.MinSteps >= 0 {
-		s.line("shortest", "%s in one schedule; fewest faults on live members in one: %d", count(r.MinSteps, "step"), r.MinLiveFaults)
+		s.line("shortest", "%s in one schedule; fewest faults on live members in one: %d", cli.Count(r.MinSteps, "step"), r.MinLiveFaults)
 	}
 	if r.Schedules > 0 {
 		struck(&s, r.Faults)
@@ -53,7 +54,7 @@ func met(s *sheet, m *sim.Marks) {
 			words = strings.ReplaceAll(key, "_", " ")
 		}
 		if n := v.Field(i).Int(); n > 0 {
-			s.line(label, "%9s × %s", group(n), words)
+			s.line(label, "%9s × %s", cli.Grouped(n), words)
 			label = ""
 		} else {
 			not = append(not, words)
@@ -88,7 +89,7 @@ func (f *simFlags) replayCommand(seed uint64) string {
 }
 
 func (f *simFlags) size() string {
-	return count(f.members, "member") + " and " + count(f.partitions, "partition")
+	return cli.Count(f.members, "member") + " and " + cli.Count(f.partitions, "partition")
 }
 
 func (f *simFlags) kinds() string {
@@ -166,7 +167,7 @@ func (s *sheet) cells(label string, names []string, n map[string]int) {
 	var cells []string
 	for _, name := range names {
 		if n[name] > 0 {
-			cells = append(cells, fmt.Sprintf("%-12s %9s", name, group(n[name])))
+			cells = append(cells, fmt.Sprintf("%-12s %9s", name, cli.Grouped(n[name])))
 		}
 	}
 	for row := range slices.Chunk(cells, perLine) {

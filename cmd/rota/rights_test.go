@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -362,7 +363,7 @@ func TestLookingMakesNoBucket(t *testing.T) {
 	for _, store := range []string{s.URL(), "embed:" + nowhere} {
 		for _, args := range [][]string{{"status"}, {"explain", "p"}, {"partitions", "list"}, {"pause", "p"}, {"freeze"}, {"partitions", "add", "p"}} {
 			code, stdout, stderr := rotaRuns(t.Context(), append(args, "--group", "g", "--store", store)...)
-			if code != exitFailed || stdout != "" || !strings.Contains(stderr, `there is no group called "g"`) {
+			if code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, `there is no group called "g"`) {
 				t.Errorf("rota %s --store %s: exit %d: %s%s", strings.Join(args, " "), store, code, stdout, stderr)
 			}
 		}

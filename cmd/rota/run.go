@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
@@ -79,15 +80,15 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
 	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
-	fl.Var(oneWord(&f.strategy, "spread", "range"), "strategy", "how partitions are spread over members")
-	fl.Var(oneWord(&f.rebalance, "incremental", "eager"), "rebalance", "whether only what moves stops, or everything")
-	fl.Var(span(&f.lease), "lease", "how long a silent member keeps what it owns")
-	fl.Var(span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
-	fl.Var(spanOrNone(&f.settle), "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
-	fl.Var(span(&f.drain), "drain", "how long a partition may take to stop")
-	fl.Var(spanOrNone(&f.grace), "grace", "how long a partition stays away from a member that gave it up")
-	fl.Var(spanOrNone(&f.orphan), "orphan", "how long to hope for the store once the lease is over")
-	fl.Var(spanOrNone(&f.ret), "return", "how long the partitions of a member that left or died wait for one of its --name")
+	fl.Var(cli.OneWord(&f.strategy, "spread", "range"), "strategy", "how partitions are spread over members")
+	fl.Var(cli.OneWord(&f.rebalance, "incremental", "eager"), "rebalance", "whether only what moves stops, or everything")
+	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
+	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
+	fl.Var(cli.SpanOrNone(&f.settle), "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
+	fl.Var(cli.Span(&f.drain), "drain", "how long a partition may take to stop")
+	fl.Var(cli.SpanOrNone(&f.grace), "grace", "how long a partition stays away from a member that gave it up")
+	fl.Var(cli.SpanOrNone(&f.orphan), "orphan", "how long to hope for the store once the lease is over")
+	fl.Var(cli.SpanOrNone(&f.ret), "return", "how long the partitions of a member that left or died wait for one of its --name")
 	fl.BoolVar(&f.rejoin, "rejoin", false, "come back under a new session when others ended the old one")
 	fl.BoolVar(&f.newGroup, "new-group", false, "the store is known to be new: do not wait for leases it might have forgotten")
 	fl.StringVar(&f.gate, "start-gate", "", "wait until this file exists, then join")
@@ -96,7 +97,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.BoolVar(&f.quiet, "quiet", false, "do not tell on standard error what happens")
 	fl.StringToStringVar(&f.labels, "label", nil, "key=value, for people and placement; may be given more than once")
 	fl.BoolVar(&f.tether, "tether", false, "leave when standard input ends: for supervisors")
-	fl.Var(spanOrNone(&f.tally), "tally", "with --events: how often to tell how many messages were handled")
+	fl.Var(cli.SpanOrNone(&f.tally), "tally", "with --events: how often to tell how many messages were handled")
 	fl.MarkHidden("tether")
 	fl.MarkHidden("tally")
 	return cmd
@@ -141,7 +142,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	m, err := rota.New(cfg)
 	if err != nil {
-		return badUsage(flagWords(err))
+		return cli.BadUsage(flagWords(err))
 	}
 	if h.keeper != nil {
 		h.keeper.onEscape(func(partition string, pid int, what string) {
@@ -159,11 +160,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 		return nil // asked to end while waiting
 	}
 	if err := reach(ctx, store, f.group); err != nil {
-		return unreachable(f.store, err)
+		return cli.Unreachable(f.store, err)
 	}
 	if h.roll != nil {
 		if err := reachSource(ctx, h.roll); err != nil {
-			return coded(fmt.Errorf("the source %s cannot be used: %w", redact(f.source), bare(err)), exitUnreachable)
+			return cli.Coded(fmt.Errorf("the source %s cannot be used: %w", cli.Redact(f.source), cli.Bare(err)), cli.ExitUnreachable)
 		}
 	}
 	if j != nil && f.tally > 0 {
@@ -197,9 +198,9 @@ func endTime(lease time.Duration) time.Duration { return lease / 20 }
 func (f *memberFlags) complete(changed func(string) bool) error {
 	switch {
 	case f.own != "" && changed("handle"):
-		return usagef("--own and --handle: choose one")
+		return cli.Usagef("--own and --handle: choose one")
 	case f.trace && f.events == "":
-		return usagef("--trace needs --events FILE")
+		return cli.Usagef("--trace needs --events FILE")
 	}
 	t := target{group: f.group, store: f.store, dir: f.dir}
 	source, err := t.fill()
@@ -209,11 +210,11 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 	f.group, f.store, f.source = t.group, t.store, cmp.Or(f.source, source)
 	switch {
 	case f.group == "":
-		return usagef("--group is missing: name the group to join")
+		return cli.Usagef("--group is missing: name the group to join")
 	case f.store == "":
-		return usagef("--store is missing: say where the group meets, such as %s", examples(stores))
+		return cli.Usagef("--store is missing: say where the group meets, such as %s", examples(stores))
 	case f.source == "":
-		return usagef("--source is missing: say what there is to do, such as %s", examples(sources))
+		return cli.Usagef("--source is missing: say what there is to do, such as %s", examples(sources))
 	}
 	return nil
 }
@@ -231,12 +232,12 @@ func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Sour
 	var src rota.Source
 	switch {
 	case qs.names != nil && f.own == "":
-		return nil, nil, nil, usagef("--source %s delivers nothing: say with --own exec:CMD what to run per partition", redact(f.source))
+		return nil, nil, nil, cli.Usagef("--source %s delivers nothing: say with --own exec:CMD what to run per partition", cli.Redact(f.source))
 	case qs.names == nil && f.own != "":
-		return nil, nil, nil, usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", redact(f.source))
+		return nil, nil, nil, cli.Usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", cli.Redact(f.source))
 	case qs.names != nil:
 		if h.deed, err = parseDeed("own", f.own); err == nil && h.deed.kind != "exec" {
-			err = usagef("--own %q: want exec:CMD", redactIfURL(f.own))
+			err = cli.Usagef("--own %q: want exec:CMD", cli.RedactIfURL(f.own))
 		}
 		src = rota.Func(qs.names, h.own)
 	default:
@@ -245,14 +246,14 @@ func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Sour
 		src = h.roll
 	}
 	if err == nil && h.deed.kind == "exec" && f.lease < leastExec {
-		err = usagef("--lease %v is too short for exec: %v of it are for ending commands, and on a busy machine that takes up to %v; use a lease of %v or more", f.lease, endTime(f.lease), endTime(leastExec), leastExec)
+		err = cli.Usagef("--lease %v is too short for exec: %v of it are for ending commands, and on a busy machine that takes up to %v; use a lease of %v or more", f.lease, endTime(f.lease), endTime(leastExec), leastExec)
 	}
 	if err != nil || f.events == "" {
 		return nil, h, src, err
 	}
 	j, err := line.OpenJournal(f.events, f.group, f.trace, stdout)
 	if err != nil {
-		err = usagef("--events: %v", err)
+		err = cli.Usagef("--events: %v", err)
 	}
 	return j, h, src, err
 }
@@ -295,7 +296,7 @@ func (f *memberFlags) abort(stderr io.Writer, j *line.Journal, err error) {
 		case <-time.After(100 * time.Millisecond): // partitions of ours are somebody else's soon: a slow disk does not count
 		}
 	}
-	os.Exit(exitAborted)
+	os.Exit(cli.ExitAborted)
 }
 
 // waitFor waits until a file exists; it says so if it has to.
@@ -328,7 +329,7 @@ func tethered(ctx context.Context, stdin io.Reader, lease time.Duration) context
 		io.Copy(io.Discard, stdin)
 		cancel()
 		time.Sleep(2*lease + 5*time.Second)
-		os.Exit(exitAborted)
+		os.Exit(cli.ExitAborted)
 	}()
 	return ctx
 }
@@ -339,11 +340,11 @@ func ended(err error) error {
 		is   error
 		code int
 	}{
-		{rota.ErrFenced, exitFenced}, {rota.ErrOrphaned, exitOrphaned}, {rota.ErrStoreLost, exitStoreLost},
-		{rota.ErrPlanUnwritable, exitUnwritable}, {rota.ErrBug, exitBug},
+		{rota.ErrFenced, cli.ExitFenced}, {rota.ErrOrphaned, cli.ExitOrphaned}, {rota.ErrStoreLost, cli.ExitStoreLost},
+		{rota.ErrPlanUnwritable, cli.ExitUnwritable}, {rota.ErrBug, cli.ExitBug},
 	} {
 		if errors.Is(err, end.is) {
-			return coded(flagWords(err), end.code)
+			return cli.Coded(flagWords(err), end.code)
 		}
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/line"
 )
@@ -81,7 +82,7 @@ func TestWhatOthersWroteIsTameInTables(t *testing.T) {
 	if st.Partitions[0].Name != trial.Hostile {
 		t.Error("the status itself was changed: JSON shows what is there")
 	}
-	trial.Tame(t, "an unknown name", known("partition", partitionNames(st), "x").Error())
+	trial.Tame(t, "an unknown name", cli.Known("partition", partitionNames(st), "x").Error())
 }
 
 func TestWhatOthersWroteIsTameInChecks(t *testing.T) {
@@ -105,7 +106,7 @@ func TestWhatOthersWroteIsTameInChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := rotaRuns(t.Context(), "check", file)
-	if code != exitFailed || strings.Count(stdout, "\n") < 4 {
+	if code != cli.ExitFailed || strings.Count(stdout, "\n") < 4 {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	trial.Tame(t, "check", stdout)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -73,11 +74,11 @@ func TestSecretsComeFromFiles(t *testing.T) {
 			host = host[strings.LastIndexByte(host, '@')+1:]
 			at := c.url(host)
 			code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--store", at)
-			if code != exitFailed || !strings.Contains(stderr, "there is no group called") {
+			if code != cli.ExitFailed || !strings.Contains(stderr, "there is no group called") {
 				t.Errorf("status: exit %d, %q", code, stderr)
 			}
 			code, _, stderr = rotaRuns(t.Context(), "status", "--group", "g", "--store", "nats://"+host)
-			if code != exitUnreachable {
+			if code != cli.ExitUnreachable {
 				t.Errorf("status without a secret: exit %d, %q", code, stderr)
 			}
 			nc, err := dialNATS(t.Context(), at+"&stream=S&subject=a.*")

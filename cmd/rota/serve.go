@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
@@ -45,7 +46,7 @@ certificate; with --ca it also asks members for theirs.`,
 				return err
 			}
 			if (user == "") != (password == "") {
-				return usagef("--user and --password-file: give both or none")
+				return cli.Usagef("--user and --password-file: give both or none")
 			}
 			if user != "" {
 				opts = append(opts, rotanats.UserPassword(user, password))
@@ -54,7 +55,7 @@ certificate; with --ca it also asks members for theirs.`,
 				opts = append(opts, rotanats.Token(token))
 			}
 			if (cert == "") != (key == "") {
-				return usagef("--cert and --key: give both or none")
+				return cli.Usagef("--cert and --key: give both or none")
 			}
 			if cert != "" {
 				opts = append(opts, rotanats.Certificate(cert, key))
@@ -63,10 +64,10 @@ certificate; with --ca it also asks members for theirs.`,
 				opts = append(opts, rotanats.RootCA(ca))
 			}
 			if listen == "" && (user != "" || token != "" || cert != "" || ca != "") {
-				return usagef("--user, --token-file, --cert and --ca are for clients that come by TCP: add --listen HOST:PORT")
+				return cli.Usagef("--user, --token-file, --cert and --ca are for clients that come by TCP: add --listen HOST:PORT")
 			}
 			if open && (user != "" || token != "" || ca != "") {
-				return usagef("--open and a way to sign in: give one of them")
+				return cli.Usagef("--open and a way to sign in: give one of them")
 			}
 			if err := checkListen(listen, open); err != nil {
 				return err
@@ -167,11 +168,11 @@ func withKey(dir string, s *rotanats.Server) string {
 // checkListen refuses what is not HOST:PORT, and openness that nobody could see.
 func checkListen(listen string, open bool) error {
 	if open && listen == "" {
-		return usagef("--open is about clients that come by TCP: add --listen HOST:PORT")
+		return cli.Usagef("--open is about clients that come by TCP: add --listen HOST:PORT")
 	}
 	_, port, err := net.SplitHostPort(listen)
 	if n, bad := strconv.ParseUint(port, 10, 16); listen != "" && (err != nil || bad != nil || n == 0) {
-		return usagef("--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
+		return cli.Usagef("--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
 	}
 	return nil
 }
@@ -184,11 +185,11 @@ func secretFile(flag, file string) (string, error) {
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", usagef("--%s: %v", flag, err)
+		return "", cli.Usagef("--%s: %v", flag, err)
 	}
 	s := strings.TrimSpace(string(b))
 	if s == "" {
-		return "", usagef("--%s: %s is empty", flag, file)
+		return "", cli.Usagef("--%s: %s is empty", flag, file)
 	}
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
@@ -67,20 +68,20 @@ noticed, 64 for a wrong command line, 130 if interrupted before that.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(whole(&f.schedules, 1, math.MaxInt), "schedules", "how many schedules to play; of --mutants, the most per defect")
-	flags.Var(whole(&f.seed, 0, math.MaxUint64), "seed", "seed of the first; the others follow")
+	flags.Var(cli.Whole(&f.schedules, 1, math.MaxInt), "schedules", "how many schedules to play; of --mutants, the most per defect")
+	flags.Var(cli.Whole(&f.seed, 0, math.MaxUint64), "seed", "seed of the first; the others follow")
 	sizeFlags(cmd, &f.members, &f.partitions)
-	flags.Var(whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.VarP(oneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
+	flags.Var(cli.Whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
+	flags.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	flags.StringVar(&f.replay, "replay", "", "print the transcript of the schedule with this `seed`, or play this scenario file")
 	flags.StringVar(&f.directed, "directed", "", "every fault at every point of the `scenario`s whose names begin so; all is all; a number is a seed")
 	flags.BoolVar(&f.mutants, "mutants", false, "build every known defect in, one by one, and look whether it is noticed")
 	flags.StringVar(&f.mutant, "mutant", "", "build the defect with this `id` in; alone, print what notices it")
 	flags.Var(&f.faults, "faults", "kinds of fault, separated by commas; all if not given:\n"+faultHelp())
-	complete(cmd, "faults", completeList(sim.FaultNames()))
-	complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "directed", cobra.FixedCompletions(append(scenarioNames(), "all"), cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "mutant", cobra.FixedCompletions(defectIDs(), cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "faults", cli.CompleteList(sim.FaultNames()))
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "directed", cobra.FixedCompletions(append(scenarioNames(), "all"), cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "mutant", cobra.FixedCompletions(defectIDs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -106,7 +107,7 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 		}
 		for _, other := range m.not {
 			if given(other) {
-				return usagef("--%s %q: not together with --%s, %s", other, cmd.Flag(other).Value, m.flag, m.does)
+				return cli.Usagef("--%s %q: not together with --%s, %s", other, cmd.Flag(other).Value, m.flag, m.does)
 			}
 		}
 	}
@@ -128,14 +129,14 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 
 func (f *simFlags) checkMutants(given func(string) bool) error {
 	if _, known := defect.Find(f.mutant); given("mutant") && !known {
-		return usagef("--mutant %q: no defect is called so; known are %s", f.mutant, strings.Join(defectIDs(), ", "))
+		return cli.Usagef("--mutant %q: no defect is called so; known are %s", f.mutant, strings.Join(defectIDs(), ", "))
 	}
 	if (f.mutants || given("mutant")) && !sim.CanMutate() {
 		what := "--mutants"
 		if given("mutant") {
 			what = "--mutant " + f.mutant
 		}
-		return usagef("%s: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota sim %s", what, what)
+		return cli.Usagef("%s: this build has every rule in it and none can be taken out; run it so: go run -tags mutants ./cmd/rota sim %s", what, what)
 	}
 	return nil
 }
@@ -207,9 +208,9 @@ func firstLine(text string) string {
 func verdict(violations int, interrupted bool) error {
 	switch {
 	case violations > 0:
-		return quietly(exitFailed)
+		return cli.Quietly(cli.ExitFailed)
 	case interrupted:
-		return quietly(exitInterrupted)
+		return cli.Quietly(cli.ExitInterrupted)
 	}
 	return nil
 }
@@ -236,7 +237,7 @@ func playWithBar(ctx context.Context, b sim.Batch, stderr io.Writer) sim.Report 
 
 // withBar does something, and meanwhile draws how far it is if a person watches.
 func withBar[T any](stderr io.Writer, total int, do func(show func(progress)) T) T {
-	cols := columns(stderr)
+	cols := cli.Columns(stderr)
 	if cols == 0 {
 		return do(func(progress) {})
 	}

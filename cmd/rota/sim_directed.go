@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
 )
@@ -46,7 +47,7 @@ func (f *simFlags) bases() ([]*sim.Base, error) {
 	}
 	bases, err := sim.AllBases(sim.Options{}, prefixes...)
 	if err == nil && len(bases) == 0 {
-		err = usagef("--directed %q: no scenario's name begins so; known are all, %s", f.directed, strings.Join(scenarioNames(), ", "))
+		err = cli.Usagef("--directed %q: no scenario's name begins so; known are all, %s", f.directed, strings.Join(scenarioNames(), ", "))
 	}
 	return bases, err
 }
@@ -58,10 +59,10 @@ func (f *simFlags) directedTable(r *sim.DirectedReport, interrupted bool) string
 		if interrupted {
 			why = "interrupted"
 		}
-		s.line("stopped", "after %s of %s: %s; the figures are of those", group(r.Schedules), count(r.Total, "schedule"), why)
+		s.line("stopped", "after %s of %s: %s; the figures are of those", cli.Grouped(r.Schedules), cli.Count(r.Total, "schedule"), why)
 	}
-	s.line("played", "%s of %s, one fault in each%s", count(r.Schedules, "schedule"), count(len(r.Bases), "scenario"), f.without())
-	s.line("speed", "%s schedules/s, %s steps/s; %s on %s", group(float64(r.Schedules)/r.Seconds), group(float64(r.Steps)/r.Seconds), seconds(r.Seconds), count(r.Cores, "core"))
+	s.line("played", "%s of %s, one fault in each%s", cli.Count(r.Schedules, "schedule"), cli.Count(len(r.Bases), "scenario"), f.without())
+	s.line("speed", "%s schedules/s, %s steps/s; %s on %s", cli.Grouped(float64(r.Schedules)/r.Seconds), cli.Grouped(float64(r.Steps)/r.Seconds), seconds(r.Seconds), cli.Count(r.Cores, "core"))
 	s.cells("faults", sim.DirectedKinds, r.Faults)
 	met(&s, &r.Marks)
 	tooLittle(&s, r.Missing)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/sim"
 )
 
@@ -28,7 +29,7 @@ func TestDirectedPlaysEveryFaultOfAScenario(t *testing.T) {
 	if r.Schedules != r.Total || r.Total < 100 || r.Faults["freeze"] == 0 || r.Violations == nil || r.Missing == nil {
 		t.Errorf("%+v", r)
 	}
-	if code, _, stderr := invoke(t.Context(), "sim --directed s9"); code != exitUsage || !strings.Contains(stderr, "known are all, ") {
+	if code, _, stderr := invoke(t.Context(), "sim --directed s9"); code != cli.ExitUsage || !strings.Contains(stderr, "known are all, ") {
 		t.Errorf("an unknown scenario: exit %d, %q", code, stderr)
 	}
 }
@@ -49,7 +50,7 @@ c1 starts q0@1 q1@1
 		code       int
 	}{
 		{story, "it goes as it is written\n", 0},
-		{strings.Replace(story, "c1 leads", "c2 leads", 1), "missing: c2 leads\n", exitFailed},
+		{strings.Replace(story, "c1 leads", "c2 leads", 1), "missing: c2 leads\n", cli.ExitFailed},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

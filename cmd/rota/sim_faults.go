@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ func (f *faults) check() error {
 	if len(f.only) == 0 || slices.ContainsFunc(f.only, strikes) {
 		return nil
 	}
-	return usagef("--faults %q: this is noise on messages only; add at least one of %s",
+	return cli.Usagef("--faults %q: this is noise on messages only; add at least one of %s",
 		f, strings.Join(sim.FaultNames()[:sim.LoseRequest], ", "))
 }
 
@@ -92,6 +93,6 @@ var faultWords = map[string]string{
 
 // sizeFlags are the size of a simulated group.
 func sizeFlags(cmd *cobra.Command, members, partitions *int) {
-	cmd.Flags().Var(whole(members, 1, 64), "members", "members of the group, 1 to 64")
-	cmd.Flags().Var(whole(partitions, 1, 1024), "partitions", "partitions they share, 1 to 1024")
+	cmd.Flags().Var(cli.Whole(members, 1, 64), "members", "members of the group, 1 to 64")
+	cmd.Flags().Var(cli.Whole(partitions, 1, 1024), "partitions", "partitions they share, 1 to 1024")
 }

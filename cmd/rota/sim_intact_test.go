@@ -2,7 +2,11 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+)
 
 func TestWithoutDefectsTheCommandSaysHow(t *testing.T) {
 	for args, says := range map[string]string{
@@ -11,7 +15,7 @@ func TestWithoutDefectsTheCommandSaysHow(t *testing.T) {
 		"sim --mutant M666": `--mutant "M666": no defect is called so; known are `,
 	} {
 		code, stdout, stderr := invoke(t.Context(), args)
-		if want := "rota: " + says; code != exitUsage || stdout != "" || len(stderr) < len(want) || stderr[:len(want)] != want {
+		if want := "rota: " + says; code != cli.ExitUsage || stdout != "" || len(stderr) < len(want) || stderr[:len(want)] != want {
 			t.Errorf("rota %s: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 	}

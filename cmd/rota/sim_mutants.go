@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/defect"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
@@ -124,12 +125,12 @@ func (r *huntRow) line() string {
 	if r.Must(defect.Explorer) {
 		steps := "—"
 		if r.Steps > 0 {
-			steps = count(r.Steps, "step")
+			steps = cli.Count(r.Steps, "step")
 		}
 		by = append(by, "explorer "+steps)
 	}
 	if r.Must(defect.Simulator) {
-		by = append(by, "simulator "+count(r.Schedules, "schedule"))
+		by = append(by, "simulator "+cli.Count(r.Schedules, "schedule"))
 	}
 	if r.Test != "" {
 		by = append(by, "test "+r.Test)
@@ -142,12 +143,12 @@ func (r *huntRow) line() string {
 
 func summary(rows []huntRow, of, missed int) string {
 	if len(rows) < of {
-		return fmt.Sprintf("interrupted after %d of %s\n", len(rows), count(of, "defect"))
+		return fmt.Sprintf("interrupted after %d of %s\n", len(rows), cli.Count(of, "defect"))
 	}
 	if of == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s caught\n", of-missed, count(of, "defect"))
+	return fmt.Sprintf("%d of %s caught\n", of-missed, cli.Count(of, "defect"))
 }
 
 // counterexample is what caught a single defect, as a scenario file.
@@ -174,7 +175,7 @@ type nowLine struct {
 	drawn int
 }
 
-func newNowLine(stderr io.Writer) *nowLine { return &nowLine{w: stderr, cols: columns(stderr)} }
+func newNowLine(stderr io.Writer) *nowLine { return &nowLine{w: stderr, cols: cli.Columns(stderr)} }
 
 func (s *nowLine) show(text string) {
 	if s.cols > len(text) {

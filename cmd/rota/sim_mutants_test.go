@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 // TestMutantRow: a row per defect, and for a single one the file that shows it.
@@ -27,7 +29,7 @@ func TestMutantRow(t *testing.T) {
 	if code, stdout, _ := invoke(t.Context(), "sim --replay "+path); code != 0 {
 		t.Errorf("without the defect:\n%s", stdout)
 	}
-	if code, stdout, _ := invoke(t.Context(), "sim --mutant M2 --replay "+path); code != exitFailed || !strings.HasPrefix(stdout, "scenario m2, with defect M2 in\n") {
+	if code, stdout, _ := invoke(t.Context(), "sim --mutant M2 --replay "+path); code != cli.ExitFailed || !strings.HasPrefix(stdout, "scenario m2, with defect M2 in\n") {
 		t.Errorf("with it: exit %d\n%s", code, stdout)
 	}
 }
@@ -39,7 +41,7 @@ func TestMutantMissedFails(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &rows); err != nil {
 		t.Fatalf("%v in %s", err, stdout)
 	}
-	if code != exitFailed || len(rows) != 1 || rows[0].Caught || rows[0].ID != "M26" || rows[0].Schedules != 1 {
+	if code != cli.ExitFailed || len(rows) != 1 || rows[0].Caught || rows[0].ID != "M26" || rows[0].Schedules != 1 {
 		t.Errorf("exit %d, %+v", code, rows)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/scenario"
 	"github.com/rota-dev/rota/internal/sim"
@@ -44,7 +45,7 @@ func (f *simFlags) schedule(_ *cobra.Command, out io.Writer) (violations int, er
 		fmt.Fprintf(out, "violations: 1\n  after %.3f s it breaks %s%s\n    %s\n", time.Duration(v.At).Seconds(), v.Invariant, meaning(v.Invariant), v.Text)
 		return 1, nil
 	}
-	fmt.Fprintf(out, "violations: 0 in %s and %s\n", count(res.Steps, "step"), count(res.Faults, "fault"))
+	fmt.Fprintf(out, "violations: 0 in %s and %s\n", cli.Count(res.Steps, "step"), cli.Count(res.Faults, "fault"))
 	return 0, nil
 }
 
@@ -52,7 +53,7 @@ func (f *simFlags) schedule(_ *cobra.Command, out io.Writer) (violations int, er
 func (f *simFlags) story(cmd *cobra.Command, out io.Writer) (violations int, err error) {
 	for _, other := range []string{"members", "partitions", "faults"} {
 		if cmd.Flags().Changed(other) {
-			return 0, usagef("--%s %q: not together with a scenario file, which says so itself", other, cmd.Flag(other).Value)
+			return 0, cli.Usagef("--%s %q: not together with a scenario file, which says so itself", other, cmd.Flag(other).Value)
 		}
 	}
 	s, err := f.readStory()
@@ -96,7 +97,7 @@ func (f *simFlags) readStory() (*scenario.Scenario, error) {
 	if pe, ok := err.(*fs.PathError); ok {
 		err = pe.Err
 	}
-	return nil, usagef("--replay %q: want a seed, a scenario file or the name of a scenario: %v", f.replay, err)
+	return nil, cli.Usagef("--replay %q: want a seed, a scenario file or the name of a scenario: %v", f.replay, err)
 }
 
 // breakIt builds the defect in that the command line names, if any.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -17,7 +18,7 @@ func TestWhatOthersWroteIsTameInStories(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := rotaRuns(t.Context(), "sim", "--replay", file)
-	if code != exitFailed || !strings.Contains(stdout, "missing:") || strings.Count(stdout, "]0;x") < 2 {
+	if code != cli.ExitFailed || !strings.Contains(stdout, "missing:") || strings.Count(stdout, "]0;x") < 2 {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	trial.Tame(t, "sim --replay", stdout+stderr)

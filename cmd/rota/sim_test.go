@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/sim"
 )
 
@@ -43,8 +44,8 @@ func TestWrongFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{"up --for 30", `--for "30": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
 	} {
 		code, stdout, stderr := invoke(t.Context(), c.args)
-		if code != exitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {
-			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q", c.args, code, stdout, stderr, exitUsage, c.says)
+		if code != cli.ExitUsage || stdout != "" || stderr != "rota: "+c.says+"\n" {
+			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q", c.args, code, stdout, stderr, cli.ExitUsage, c.says)
 		}
 	}
 }
@@ -160,12 +161,12 @@ func TestInterruptedSimPrintsWhatItHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	code, stdout, _ := invoke(ctx, "sim")
-	if want := "interrupted after 0 of 20,000 schedules"; code != exitInterrupted || !strings.HasPrefix(stdout, want) {
-		t.Errorf("exit %d, stdout %q, want exit %d and %q", code, stdout, exitInterrupted, want)
+	if want := "interrupted after 0 of 20,000 schedules"; code != cli.ExitInterrupted || !strings.HasPrefix(stdout, want) {
+		t.Errorf("exit %d, stdout %q, want exit %d and %q", code, stdout, cli.ExitInterrupted, want)
 	}
 	code, stdout, _ = invoke(ctx, "sim -o json")
 	var r sim.Report
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != exitInterrupted || r.Schedules != 0 {
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.ExitInterrupted || r.Schedules != 0 {
 		t.Errorf("json: exit %d, %v, %d schedules", code, err, r.Schedules)
 	}
 }
@@ -200,9 +201,9 @@ func TestVerdict(t *testing.T) {
 		want        error
 	}{
 		{0, false, nil},
-		{0, true, quietly(exitInterrupted)},
-		{1, false, quietly(exitFailed)},
-		{1, true, quietly(exitFailed)},
+		{0, true, cli.Quietly(cli.ExitInterrupted)},
+		{1, false, cli.Quietly(cli.ExitFailed)},
+		{1, true, cli.Quietly(cli.ExitFailed)},
 	} {
 		if got := verdict(c.violations, c.interrupted); got != c.want {
 			t.Errorf("%d violations, interrupted %v: %v, want %v", c.violations, c.interrupted, got, c.want)
@@ -260,7 +261,7 @@ func TestBarFitsItsTerminal(t *testing.T) {
 			t.Errorf("%d columns: %q", cols, got)
 		}
 	}
-	if columns(&strings.Builder{}) != 0 {
+	if cli.Columns(&strings.Builder{}) != 0 {
 		t.Error("a buffer passes for a terminal")
 	}
 }

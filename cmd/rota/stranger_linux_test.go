@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -384,7 +385,7 @@ func TestASquatterLearnsNothing(t *testing.T) {
 		{"run", "--group", "g", "--dir", data, "--source", source, "--handle", "none"},
 	} {
 		code, _, stderr := rotaRuns(t.Context(), args...)
-		if code != exitUnreachable || !strings.Contains(stderr, "no rota up or rota serve runs in "+data+" now") {
+		if code != cli.ExitUnreachable || !strings.Contains(stderr, "no rota up or rota serve runs in "+data+" now") {
 			t.Errorf("rota %v: exit %d, %q", args, code, stderr)
 		}
 	}
@@ -393,7 +394,7 @@ func TestASquatterLearnsNothing(t *testing.T) {
 	}
 	trial.Start(t, dir, "serve")
 	trial.Until(t, "the server without a port", func() bool { return rotanats.Served(data) == nil })
-	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", data); code != exitFailed || !strings.Contains(stderr, "there is no group") {
+	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", data); code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 		t.Errorf("status: exit %d, %q", code, stderr)
 	}
 	if heard := s.words(); heard != "" {
@@ -414,7 +415,7 @@ func TestOpenIsSaidFirst(t *testing.T) {
 				t.Errorf("it begins with %q", first)
 			}
 			code, _, stderr := rotaRuns(t.Context(), "status", "--group", "nosuch", "--store", "nats://"+port)
-			if code != exitFailed || !strings.Contains(stderr, "there is no group") {
+			if code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 				t.Errorf("by TCP: exit %d, %q", code, stderr)
 			}
 			p.Process.Signal(syscall.SIGTERM)
@@ -476,6 +477,6 @@ func TestConnectionsLeaveFilesToOpen(t *testing.T) {
 	// They are gone after a while, since they did not sign in, and others come in again.
 	trial.Until(t, "room for the owner", func() bool {
 		code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", filepath.Join(dir, defaultDir))
-		return code == exitFailed && strings.Contains(stderr, "there is no group")
+		return code == cli.ExitFailed && strings.Contains(stderr, "there is no group")
 	})
 }

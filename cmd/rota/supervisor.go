@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/line"
 )
 
@@ -157,7 +158,7 @@ func howEnded(st *os.ProcessState, err error) string {
 	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return fmt.Sprintf("ended by signal %d (%v)", int(ws.Signal()), ws.Signal())
 	}
-	words := map[int]string{0: "left in good order", exitFenced: "fenced", exitAborted: "aborted", exitOrphaned: "orphaned", exitUnreachable: "the store could not be reached"}
+	words := map[int]string{0: "left in good order", cli.ExitFenced: "fenced", cli.ExitAborted: "aborted", cli.ExitOrphaned: "orphaned", cli.ExitUnreachable: "the store could not be reached"}
 	return fmt.Sprintf("exit %d, %s", st.ExitCode(), cmp.Or(words[st.ExitCode()], "failed"))
 }
 
@@ -257,7 +258,7 @@ func runningOf(st *rota.Status, now time.Time) map[string][]string {
 		}
 	}
 	for _, list := range out {
-		slices.SortFunc(list, natural)
+		slices.SortFunc(list, cli.Natural)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -57,7 +58,7 @@ func surveyAll(ctx context.Context, t *target) (*survey, rota.Store, error) {
 	s, err := surveyOf(ctx, store, t.group)
 	switch {
 	case err != nil:
-		err = unreachable(t.store, err)
+		err = cli.Unreachable(t.store, err)
 	case len(s.all) == 0:
 		err = fmt.Errorf("there is no group called %q %s: nothing stands there", t.group, inStore(t.store))
 	}

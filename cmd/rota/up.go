@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
@@ -49,9 +50,9 @@ ROTA_HEARTBEAT change that.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	fl := cmd.Flags()
-	fl.Var(whole(&f.members, 1, 64), "members", "how many members to start, 1 to 64")
-	fl.Var(whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024")
-	fl.Var(whole(&f.rate, 0, 100_000), "rate", "messages per second, over all partitions")
+	fl.Var(cli.Whole(&f.members, 1, 64), "members", "how many members to start, 1 to 64")
+	fl.Var(cli.Whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024")
+	fl.Var(cli.Whole(&f.rate, 0, 100_000), "rate", "messages per second, over all partitions")
 	fl.StringVar(&f.dir, "dir", f.dir, "the folder for the server's data")
 	fl.StringVar(&f.listen, "listen", "", "HOST:PORT for clients that come by TCP, with the key in the folder (default: none can)")
 	fl.BoolVar(&f.open, "open", false, "let in every user of this machine by --listen, without a secret")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -178,7 +179,7 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 		{[]string{"serve", "--dir", filepath.Join(dir, "new2"), "--listen", "0.0.0.0:1"}, "0.0.0.0:1"},
 	} {
 		code, stdout, stderr := rotaRuns(t.Context(), c.args...)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+		if code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("rota %v: exit %d, %q, %q, want %q", c.args, code, stdout, stderr, c.says)
 		}
 	}

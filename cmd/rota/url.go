@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/rotatest"
 )
@@ -102,11 +103,11 @@ func open[T any](flag string, table []scheme[T], raw string, opts ...rotanats.Op
 	name, _, ok := strings.Cut(raw, ":")
 	i := slices.IndexFunc(table, func(s scheme[T]) bool { return s.name == name })
 	if !ok || i < 0 {
-		return none, usagef("--%s %q: unknown kind of URL; known are %s", flag, redact(raw), examples(table))
+		return none, cli.Usagef("--%s %q: unknown kind of URL; known are %s", flag, cli.Redact(raw), examples(table))
 	}
 	v, err := table[i].open(raw, opts...)
 	if err != nil {
-		return none, usagef("--%s %q: %v", flag, redact(raw), err)
+		return none, cli.Usagef("--%s %q: %v", flag, cli.Redact(raw), err)
 	}
 	return v, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -163,7 +164,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("ROTA_PARTITION", "orders.3") // as in a command that a member runs
-	if p := produceCmd(); applySettings(p) != nil || p.Flag("partition").Value.String() != "" {
+	if p := produceCmd(); cli.ApplySettings(p) != nil || p.Flag("partition").Value.String() != "" {
 		t.Error("rota produce takes the partition of the command it runs in")
 	}
 	t.Setenv("ROTA_HEARTBEAT", "2s")
@@ -175,7 +176,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--lease", "13s"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := applySettings(cmd); err != nil {
+	if err := cli.ApplySettings(cmd); err != nil {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{"lease": "13s", "heartbeat": "2s", "settle": "0s", "label": "[pod=p1,zone=z1]", "start-gate": "gate", "drain": "30s", "return": "0s"} {
@@ -227,7 +228,7 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 	}
 	for file, key := range map[string]string{"rota.yaml": "scratch", "tether.yaml": "tether"} {
 		code, _, stderr := rotaRuns(t.Context(), "serve", "--listen", "nonsense", "--config", file)
-		if code != exitUsage || !strings.Contains(stderr, file+":1: "+key+": there is no such setting") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, file+":1: "+key+": there is no such setting") {
 			t.Errorf("--config %s: exit %d, %q", file, code, stderr)
 		}
 	}
@@ -235,7 +236,7 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 	t.Setenv("ROTA_TETHER", "true")
 	for _, cmd := range []*cobra.Command{serveCmd(), runCmd()} {
 		rootCmd().AddCommand(cmd)
-		if err := applySettings(cmd); err != nil {
+		if err := cli.ApplySettings(cmd); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

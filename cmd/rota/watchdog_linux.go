@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ func watchdogCmd() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			conn, err := packets(os.NewFile(watchdogFD, "rota"))
 			if err != nil {
-				return usagef("the watchdog is started by rota run, which gives it a socket: %v", err)
+				return cli.Usagef("the watchdog is started by rota run, which gives it a socket: %v", err)
 			}
 			w := newWatchdog(conn)
 			if !noCgroup {

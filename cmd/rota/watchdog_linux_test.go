@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
@@ -239,7 +240,7 @@ func TestRotaEndsWithItsWatchdog(t *testing.T) {
 	trial.Until(t, "the command", func() bool { return len(commands()) == 4 })
 	command, _ := proc.Read(commands()[0])
 	syscall.Kill(command.Parent, syscall.SIGKILL)
-	if code := p.Code(); code != exitAborted || !strings.Contains(p.Err.String(), "rota: aborted: the watchdog has ended") {
+	if code := p.Code(); code != cli.ExitAborted || !strings.Contains(p.Err.String(), "rota: aborted: the watchdog has ended") {
 		t.Errorf("exit %d, said %q", code, p.Err.String())
 	}
 	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(commands(), trial.Alive) })
@@ -253,7 +254,7 @@ func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
 	watchdog := command.Parent
 	syscall.Kill(watchdog, syscall.SIGSTOP)
 	p.Process.Signal(syscall.SIGTERM)
-	if code := p.Code(); code != exitAborted || !strings.Contains(p.Err.String(), "rota: aborted: ") {
+	if code := p.Code(); code != cli.ExitAborted || !strings.Contains(p.Err.String(), "rota: aborted: ") {
 		t.Errorf("exit %d, said %q", code, p.Err.String())
 	}
 	trial.Until(t, "the end of all commands", func() bool { return !slices.ContainsFunc(append(commands(), watchdog), trial.Alive) })
@@ -261,7 +262,7 @@ func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
 
 func TestTheWatchdogIsNotForPeople(t *testing.T) {
 	p := trial.Start(t, t.TempDir(), "watchdog")
-	if code := p.Code(); code != exitUsage || !strings.Contains(p.Err.String(), "the watchdog is started by rota run, which gives it a socket: ") {
+	if code := p.Code(); code != cli.ExitUsage || !strings.Contains(p.Err.String(), "the watchdog is started by rota run, which gives it a socket: ") {
 		t.Errorf("exit %d, %q", code, p.Err.String())
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func TestRedact(t *testing.T) {
 		"embed:dir?stream=S&token=x":            "embed:dir?stream=S&token=***",
 		"folder:rota-data":                      "in rota-data",
 	} {
-		if got := redact(raw); got != want {
+		if got := Redact(raw); got != want {
 			t.Errorf("redact(%q) = %q, want %q", raw, got, want)
 		}
 	}
@@ -53,10 +53,10 @@ func told(raw string) []string {
 	if parsed == nil {
 		parsed = errors.New("well")
 	}
-	out := []string{redact(raw), bare(fmt.Errorf("dial: %w", &url.Error{Op: "Post", URL: raw, Err: fmt.Errorf("again: %w", &url.Error{Op: "parse", URL: raw, Err: errors.New("refused")})})).Error(),
-		unreachable(raw, parsed).Error()}
+	out := []string{Redact(raw), Bare(fmt.Errorf("dial: %w", &url.Error{Op: "Post", URL: raw, Err: fmt.Errorf("again: %w", &url.Error{Op: "parse", URL: raw, Err: errors.New("refused")})})).Error(),
+		Unreachable(raw, parsed).Error()}
 	for _, arg := range []string{raw, strings.ReplaceAll(raw, "\x00", "")} {
-		out = append(out, unknownArgument(&cobra.Command{Use: "rota"}, []string{arg}).Error(), known("partition", []string{"a"}, arg).Error())
+		out = append(out, unknownArgument(&cobra.Command{Use: "rota"}, []string{arg}).Error(), Known("partition", []string{"a"}, arg).Error())
 	}
 	return out
 }

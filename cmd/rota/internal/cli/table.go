@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// columns is how wide the terminal behind a stream is; 0 if there is none.
-func columns(stream any) int {
+// Columns is how wide the terminal behind a stream is; 0 if there is none.
+func Columns(stream any) int {
 	f, ok := stream.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0
@@ -24,12 +24,12 @@ func columns(stream any) int {
 	return 80
 }
 
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
+func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// natural compares names as people do: q2 comes before q10.
-func natural(a, b string) int {
+// Natural compares names as people do: q2 comes before q10.
+func Natural(a, b string) int {
 	digits := func(s string) int {
 		return len(s) - len(strings.TrimLeft(s, "0123456789"))
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // ROTA_START_GATE, and a key of the file that --config names. A flag wins over
 // the environment, and that over the file.
 
-func variable(flag string) string {
+func Variable(flag string) string {
 	return "ROTA_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
@@ -30,8 +30,8 @@ var notSettings = []string{"help", "config", "partition", "session", "yes"}
 // written.
 func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
 
-// applySettings sets what the command line left open.
-func applySettings(cmd *cobra.Command) error {
+// ApplySettings sets what the command line left open.
+func ApplySettings(cmd *cobra.Command) error {
 	file, named := os.LookupEnv("ROTA_CONFIG")
 	if f := cmd.Flags().Lookup("config"); f != nil && f.Changed {
 		file, named = f.Value.String(), true
@@ -48,8 +48,8 @@ func applySettings(cmd *cobra.Command) error {
 		if wrong != nil || f.Changed || !isSetting(f) {
 			return
 		}
-		if v, ok := os.LookupEnv(variable(f.Name)); ok && v != "" {
-			wrong = setFlag(cmd, f, variable(f.Name), v)
+		if v, ok := os.LookupEnv(Variable(f.Name)); ok && v != "" {
+			wrong = setFlag(cmd, f, Variable(f.Name), v)
 		} else if s, ok := fromFile[f.Name]; ok {
 			wrong = setFlag(cmd, f, fmt.Sprintf("%s:%d: %s", file, s.line, f.Name), s.value)
 		}
@@ -65,7 +65,7 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, where, value string) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		err = bad.Unwrap()
 	}
-	return usagef("%s %q: %v", where, redactIfURL(value), err)
+	return Usagef("%s %q: %v", where, RedactIfURL(value), err)
 }
 
 // A setting is one line of a settings file.
@@ -79,15 +79,15 @@ type setting struct {
 func readSettings(file string, root *cobra.Command) (map[string]setting, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, usagef("--config: %v", err)
+		return nil, Usagef("--config: %v", err)
 	}
-	return parseSettings(file, b, knownFlags(root))
+	return parseSettings(file, b, KnownFlags(root))
 }
 
 func parseSettings(file string, b []byte, known map[string]bool) (map[string]setting, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return nil, usagef("%s: %s", file, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+		return nil, Usagef("%s: %s", file, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 	}
 	out := map[string]setting{}
 	if len(doc.Content) == 0 {
@@ -95,28 +95,28 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return nil, usagef("%s:%d: want lines such as lease: 5s", file, top.Line)
+		return nil, Usagef("%s:%d: want lines such as lease: 5s", file, top.Line)
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		k, v := top.Content[i], top.Content[i+1]
-		key := strings.Map(oneLine, k.Value)
+		key := strings.Map(OneLine, k.Value)
 		name := strings.ReplaceAll(key, "_", "-")
 		switch {
 		case !known[name]:
-			return nil, usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
+			return nil, Usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
 		case out[name].line != 0:
-			return nil, usagef("%s:%d: %s: it is set in line %d already", file, k.Line, key, out[name].line)
+			return nil, Usagef("%s:%d: %s: it is set in line %d already", file, k.Line, key, out[name].line)
 		case v.Kind == yaml.SequenceNode:
 			var items []string
 			for _, x := range v.Content {
 				if x.Kind != yaml.ScalarNode {
-					return nil, usagef("%s:%d: %s: want plain values in the list", file, x.Line, key)
+					return nil, Usagef("%s:%d: %s: want plain values in the list", file, x.Line, key)
 				}
 				items = append(items, x.Value)
 			}
 			out[name] = setting{strings.Join(items, ","), v.Line}
 		case v.Kind != yaml.ScalarNode:
-			return nil, usagef("%s:%d: %s: want a plain value", file, v.Line, key)
+			return nil, Usagef("%s:%d: %s: want a plain value", file, v.Line, key)
 		default:
 			out[name] = setting{v.Value, v.Line}
 		}
@@ -124,10 +124,10 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 	return out, nil
 }
 
-// knownFlags are the settings of all commands: one file may serve several.
-func knownFlags(root *cobra.Command) map[string]bool {
+// KnownFlags are the settings of all commands: one file may serve several.
+func KnownFlags(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
-	eachFlag(root, func(f *pflag.Flag) {
+	EachFlag(root, func(f *pflag.Flag) {
 		if isSetting(f) {
 			known[f.Name] = true
 		}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -28,10 +28,10 @@ var tellable = []string{"bucket", "inbox", "api", "replicas", "sync", "name", "c
 // secretWords are in the names of parameters that hold secrets.
 var secretWords = []string{"pass", "pw", "token", "secret", "key", "cred", "user", "auth", "sig", "code"}
 
-// redact tells as much of a URL as is no secret: of one for HTTP scheme and host,
+// Redact tells as much of a URL as is no secret: of one for HTTP scheme and host,
 // of others also the parameters that are known to be harmless. Where a secret
 // cannot be told from the rest, everything is left out.
-func redact(raw string) string {
+func Redact(raw string) string {
 	if dir, ok := strings.CutPrefix(raw, "folder:"); ok {
 		return "in " + plain.Text(dir) // what people call it
 	}
@@ -111,11 +111,11 @@ func redactQuery(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// redactIfURL is for texts that are URLs at times, or what is left of one: me:pw@host.
-func redactIfURL(s string) string {
+// RedactIfURL is for texts that are URLs at times, or what is left of one: me:pw@host.
+func RedactIfURL(s string) string {
 	colon, at := strings.IndexByte(s, ':'), strings.LastIndexByte(s, '@')
 	if strings.Contains(s, "://") || colon >= 0 && at > colon {
-		return redact(s)
+		return Redact(s)
 	}
 	return s
 }
@@ -153,13 +153,13 @@ func warnOfSecrets(cmd *cobra.Command) {
 	})
 	if len(flags) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: every user of this machine can read the secret in --%s: give it as %s or by --config FILE, or name a file in the URL: password-file=FILE, token-file=FILE\n",
-			strings.Join(flags, " and --"), variable(flags[0]))
+			strings.Join(flags, " and --"), Variable(flags[0]))
 	}
 }
 
-// bare takes the URLs out of an error's text: a *url.Error names its own, secrets
+// Bare takes the URLs out of an error's text: a *url.Error names its own, secrets
 // and all, however deep it is.
-func bare(err error) error {
+func Bare(err error) error {
 	text := err.Error()
 	for at := err; at != nil; {
 		inner, ok := errors.AsType[*url.Error](at)
@@ -188,8 +188,8 @@ type bareError struct {
 func (e bareError) Error() string { return e.text }
 func (e bareError) Unwrap() error { return e.err }
 
-// parameters are those behind the question mark.
-func parameters(raw string) url.Values {
+// Parameters are those behind the question mark.
+func Parameters(raw string) url.Values {
 	_, query, _ := strings.Cut(raw, "?")
 	q, err := url.ParseQuery(query)
 	if err != nil {

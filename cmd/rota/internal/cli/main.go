@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// runMain is the process around a program: it hears signals and exits.
-func runMain(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+// Main is the process around a program: it hears signals and exits.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	if err := notSetuid(); err != nil {
 		refuse(err)
 	}
@@ -24,9 +24,9 @@ func runMain(run func(ctx context.Context, args []string, stdout, stderr io.Writ
 func notSetuid() error {
 	switch uid, euid, gid, egid := os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid(); {
 	case uid != euid:
-		return usagef("called by user %d, but runs as user %d: rota must not be setuid; take the mode away with chmod u-s", uid, euid)
+		return Usagef("called by user %d, but runs as user %d: rota must not be setuid; take the mode away with chmod u-s", uid, euid)
 	case gid != egid:
-		return usagef("called by group %d, but runs as group %d: rota must not be setgid; take the mode away with chmod g-s", gid, egid)
+		return Usagef("called by group %d, but runs as group %d: rota must not be setgid; take the mode away with chmod g-s", gid, egid)
 	}
 	return nil
 }
@@ -34,5 +34,5 @@ func notSetuid() error {
 // refuse ends the process before it has begun.
 func refuse(err error) {
 	fmt.Fprintf(os.Stderr, "rota: %v\n", err)
-	os.Exit(exitUsage)
+	os.Exit(ExitUsage)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 // Flag values that know what they allow, so that the refusal of a wrong one can
 // say it.
 
-// whole is a whole number from lo to hi.
-func whole[T int | uint64](v *T, lo, hi T) pflag.Value { return number[T]{v, lo, hi} }
+// Whole is a whole number from lo to hi.
+func Whole[T int | uint64](v *T, lo, hi T) pflag.Value { return number[T]{v, lo, hi} }
 
 type number[T int | uint64] struct {
 	v      *T
@@ -48,8 +48,8 @@ func (n number[T]) Set(s string) error {
 
 func (n number[T]) endless() bool { return uint64(n.hi) == math.MaxInt }
 
-// oneWord is one word of a few.
-func oneWord(v *string, of ...string) pflag.Value { return choice{v, of} }
+// OneWord is one word of a few.
+func OneWord(v *string, of ...string) pflag.Value { return choice{v, of} }
 
 type choice struct {
 	v  *string
@@ -73,14 +73,14 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
-// listOf is a list of values, separated by commas. What is set replaces what was
+// ListOf is a list of values, separated by commas. What is set replaces what was
 // there.
-func listOf[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
+func ListOf[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
 	return series[T]{v, false, parse}
 }
 
-// listOrNone is a list that may be empty: the word none says so.
-func listOrNone[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
+// ListOrNone is a list that may be empty: the word none says so.
+func ListOrNone[T comparable](v *[]T, parse func(string) (T, error)) pflag.Value {
 	return series[T]{v, true, parse}
 }
 
@@ -125,24 +125,24 @@ func (s series[T]) Set(text string) error {
 	return nil
 }
 
-// wholeFrom reads whole numbers from lo to hi.
-func wholeFrom(lo, hi int) func(string) (int, error) {
+// WholeFrom reads whole numbers from lo to hi.
+func WholeFrom(lo, hi int) func(string) (int, error) {
 	return func(s string) (v int, err error) {
 		err = number[int]{&v, lo, hi}.Set(s)
 		return v, err
 	}
 }
 
-// quantityFrom reads numbers from lo to hi.
-func quantityFrom(lo, hi float64) func(string) (float64, error) {
+// QuantityFrom reads numbers from lo to hi.
+func QuantityFrom(lo, hi float64) func(string) (float64, error) {
 	return func(s string) (v float64, err error) {
 		err = quantity{&v, lo, hi}.Set(s)
 		return v, err
 	}
 }
 
-// oneOf reads one of a few names, in capitals or not.
-func oneOf(names []string) func(string) (string, error) {
+// OneOf reads one of a few names, in capitals or not.
+func OneOf(names []string) func(string) (string, error) {
 	return func(s string) (string, error) {
 		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, s) })
 		if i < 0 {
@@ -152,8 +152,8 @@ func oneOf(names []string) func(string) (string, error) {
 	}
 }
 
-// quantityIn is a number from lo to hi.
-func quantityIn(v *float64, lo, hi float64) pflag.Value { return quantity{v, lo, hi} }
+// QuantityIn is a number from lo to hi.
+func QuantityIn(v *float64, lo, hi float64) pflag.Value { return quantity{v, lo, hi} }
 
 type quantity struct {
 	v      *float64
@@ -178,8 +178,8 @@ func (q quantity) Set(s string) error {
 	return nil
 }
 
-// completeList completes the last name of a list.
-func completeList(names []string) cobra.CompletionFunc {
+// CompleteList completes the last name of a list.
+func CompleteList(names []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		have := typed[:strings.LastIndex(typed, ",")+1]
 		var lists []string
@@ -192,21 +192,21 @@ func completeList(names []string) cobra.CompletionFunc {
 	}
 }
 
-func completeFolder(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func CompleteFolder(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+func Complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // no such flag: our own mistake
 	}
 }
 
-// span is a duration above zero.
-func span(v *time.Duration) pflag.Value { return duration{v, false} }
+// Span is a duration above zero.
+func Span(v *time.Duration) pflag.Value { return duration{v, false} }
 
-// spanOrNone is a duration that a member can do without: 0s means none at all.
-func spanOrNone(v *time.Duration) pflag.Value { return duration{v, true} }
+// SpanOrNone is a duration that a member can do without: 0s means none at all.
+func SpanOrNone(v *time.Duration) pflag.Value { return duration{v, true} }
 
 type duration struct {
 	v      *time.Duration
@@ -241,10 +241,10 @@ func (s duration) Set(text string) error {
 	return nil
 }
 
-// eachFlag visits the flags of a command and of all commands below it.
-func eachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
+// EachFlag visits the flags of a command and of all commands below it.
+func EachFlag(c *cobra.Command, visit func(*pflag.Flag)) {
 	c.LocalFlags().VisitAll(visit)
 	for _, sub := range c.Commands() {
-		eachFlag(sub, visit)
+		EachFlag(sub, visit)
 	}
 }

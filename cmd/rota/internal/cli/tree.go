@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// runTree runs a tree of commands, prints an error once and returns the code to exit
+// Run runs a tree of commands, prints an error once and returns the code to exit
 // with. look sees each command when its settings are known.
-func runTree(ctx context.Context, root *cobra.Command, look func(*cobra.Command), args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, root *cobra.Command, look func(*cobra.Command), args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -25,7 +25,7 @@ func runTree(ctx context.Context, root *cobra.Command, look func(*cobra.Command)
 	began := false
 	prepare(root, func() { began = true }, look)
 	err := root.ExecuteContext(ctx)
-	code, silent := exitCode(err, began)
+	code, silent := ExitCode(err, began)
 	if !silent {
 		fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
 	}
@@ -34,9 +34,9 @@ func runTree(ctx context.Context, root *cobra.Command, look func(*cobra.Command)
 
 func badFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, redactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
+		return Usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, RedactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
 	}
-	return usagef("%v; see %s --help", err, cmd.CommandPath())
+	return Usagef("%v; see %s --help", err, cmd.CommandPath())
 }
 
 // prepare makes every command of the tree call began when its own work starts, and
@@ -57,7 +57,7 @@ func prepare(cmd *cobra.Command, began func(), look func(*cobra.Command)) {
 				return unknownArgument(cmd, given)
 			}
 			if err != nil {
-				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+				return Usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 			}
 			return err
 		}
@@ -66,7 +66,7 @@ func prepare(cmd *cobra.Command, began func(), look func(*cobra.Command)) {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			began()
 			warnOfSecrets(cmd)
-			if err := applySettings(cmd); err != nil {
+			if err := ApplySettings(cmd); err != nil {
 				return err
 			}
 			look(cmd)
@@ -91,7 +91,7 @@ func addDefaults(root *cobra.Command) {
 // unknownArgument is cobra's refusal of arguments where none are wanted. The
 // argument may be a URL whose flag was forgotten.
 func unknownArgument(cmd *cobra.Command, given []string) error {
-	return usagef("unknown command %q for %q", redactIfURL(given[0]), cmd.CommandPath())
+	return Usagef("unknown command %q for %q", RedactIfURL(given[0]), cmd.CommandPath())
 }
 
 func knownCommand(cmd *cobra.Command, args []string) error {
@@ -99,15 +99,15 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q, did you mean %s?", redactIfURL(args[0]), strings.Join(near, " or "))
+		return Usagef("unknown command %q, did you mean %s?", RedactIfURL(args[0]), strings.Join(near, " or "))
 	}
-	return usagef("unknown command %q; see %s --help", redactIfURL(args[0]), cmd.CommandPath())
+	return Usagef("unknown command %q; see %s --help", RedactIfURL(args[0]), cmd.CommandPath())
 }
 
 func knownTopic(help *cobra.Command, args []string) error {
 	_, rest, err := help.Root().Find(args)
 	if err != nil || len(rest) > 0 {
-		return usagef("no help on %q; see rota --help", redactIfURL(strings.Join(args, " ")))
+		return Usagef("no help on %q; see rota --help", RedactIfURL(strings.Join(args, " ")))
 	}
 	return nil
 }

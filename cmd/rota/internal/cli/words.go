@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -11,16 +11,16 @@ import (
 	"github.com/rota-dev/rota/internal/plain"
 )
 
-// count is a number of things.
-func count(n int, thing string) string {
+// Count is a number of things.
+func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return group(n) + " " + thing
+	return Grouped(n) + " " + thing
 }
 
-// group writes a number with a comma between thousands.
-func group[T int | int64 | float64](v T) string {
+// Grouped writes a number with a comma between thousands.
+func Grouped[T int | int64 | float64](v T) string {
 	s := strconv.FormatInt(int64(math.Round(float64(v))), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -28,8 +28,8 @@ func group[T int | int64 | float64](v T) string {
 	return s
 }
 
-// roughly is a duration as one says it.
-func roughly(d time.Duration) string {
+// Roughly is a duration as one says it.
+func Roughly(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%.0f s", d.Seconds())
@@ -39,26 +39,26 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// ago is how long ago something was, as one says it.
-func ago(d time.Duration) string {
+// Ago is how long ago something was, as one says it.
+func Ago(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "just now"
 	case d < 10*time.Second:
 		return fmt.Sprintf("%.1f s ago", d.Seconds())
 	}
-	return roughly(d) + " ago"
+	return Roughly(d) + " ago"
 }
 
-func oneLine(r rune) rune {
+func OneLine(r rune) rune {
 	if r < ' ' || r == 0x7f {
 		return ' '
 	}
 	return r
 }
 
-// known refuses names that the group does not have.
-func known(thing string, have []string, names ...string) error {
+// Known refuses names that the group does not have.
+func Known(thing string, have []string, names ...string) error {
 	for _, n := range names {
 		if slices.Contains(have, n) {
 			continue
@@ -69,9 +69,9 @@ func known(thing string, have []string, names ...string) error {
 			rest = fmt.Sprintf(" and %d more", len(have)-len(some))
 		}
 		if len(have) == 0 {
-			return fmt.Errorf("there is no %s called %q: there is none at all", thing, redactIfURL(n))
+			return fmt.Errorf("there is no %s called %q: there is none at all", thing, RedactIfURL(n))
 		}
-		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, redactIfURL(n), strings.Join(plain.Texts(some), ", "), rest)
+		return fmt.Errorf("there is no %s called %q; there are %s%s", thing, RedactIfURL(n), strings.Join(plain.Texts(some), ", "), rest)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionCmd prints what the binary was built from; notices are the licences of that.
-func versionCmd(notices string) *cobra.Command {
+// VersionCmd prints what the binary was built from; notices are the licences of that.
+func VersionCmd(notices string) *cobra.Command {
 	var bill, texts bool
 	cmd := &cobra.Command{
 		Use:   "version",
