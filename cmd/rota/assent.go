@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -173,7 +174,7 @@ func (d *draft) carryOut(ctx context.Context, say func(string)) error {
 }
 
 func (s *step) carryOut(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
 	defer cancel()
 	err := s.do(ctx)
 	if errors.Is(err, rota.ErrConflict) {
@@ -185,7 +186,7 @@ func (s *step) carryOut(ctx context.Context) error {
 // note writes into the log of orders what an operator did that is no order. It was
 // done, so the log shall tell it also when somebody ends the command now.
 func note(ctx context.Context, store rota.Store, group string, log record.Order) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connect.StoreTime)
 	defer cancel()
 	return changeOrders(ctx, store, group, func(*record.Orders) (bool, error) { return true, nil }, log)
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
 )
 
 func declareDeadCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var a assent
 	var session string
 	cmd := &cobra.Command{
@@ -67,7 +68,7 @@ Exit codes: 0 it is done or the member had ended, 1 it lives, 8 it was only show
 		}
 		return completeFrom(cmd.Context(), t, memberNames, args, typed)
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	a.flags(cmd)
 	cmd.Flags().StringVar(&session, "session", "", "which session, where several have the name")
 	return cmd
@@ -111,7 +112,7 @@ func heard(m *record.Member, now time.Time) string {
 // not for hours if it says so.
 func watchBeat(ctx context.Context, store rota.Store, m *record.Member, x *standing) error {
 	look := min(m.Beat*13/10, time.Minute)
-	ctx, cancel := context.WithTimeout(ctx, look+storeTime)
+	ctx, cancel := context.WithTimeout(ctx, look+connect.StoreTime)
 	defer cancel()
 	over := time.After(look)
 	for {

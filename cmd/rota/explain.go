@@ -10,13 +10,14 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
 
 func explainCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
 		Use:   "explain PARTITION",
@@ -42,7 +43,7 @@ func explainCmd() *cobra.Command {
 		}
 		return completeFrom(cmd.Context(), t, partitionNames, args, typed)
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	v.flags(cmd, true)
 	return cmd
 }

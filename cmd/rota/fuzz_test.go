@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/plain"
 )
@@ -22,7 +23,7 @@ func FuzzConfigFile(f *testing.F) {
 	}
 	file := filepath.Join(f.TempDir(), "rota.yaml")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		defer sharedFolder.Store(false)
+		defer connect.SharedFolder.Store(false)
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
 		}

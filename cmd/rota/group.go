@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func groupCmd() *cobra.Command {
 }
 
 func groupCheckCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
@@ -58,7 +59,7 @@ Exit codes: 0 all well, 8 something is wrong.`,
 			return nil
 		},
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }

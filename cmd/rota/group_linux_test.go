@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -19,7 +20,7 @@ import (
 // store is the yard's, for what no command would write.
 func (y *yard) store() rota.Store {
 	y.t.Helper()
-	st, err := openStore("folder:" + y.data())
+	st, err := connect.OpenStore("folder:" + y.data())
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestAKeyThatRotaCannotNameIsLeftToOthers(t *testing.T) {
 	y := newYard(t)
 	y.member("c1", "--source", "none:?partitions=1", "--own", "exec:sleep 1000")
 	y.says("nothing is wrong", "group", "check")
-	nc, err := dialNATS(t.Context(), "embed:"+y.data())
+	nc, err := connect.Dial(t.Context(), "embed:"+y.data())
 	if err != nil {
 		t.Fatal(err)
 	}

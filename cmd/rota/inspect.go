@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
@@ -20,8 +21,8 @@ import (
 )
 
 // inspect reads the group. The store is the caller's to close.
-func inspect(ctx context.Context, t *target) (*rota.Status, rota.Store, error) {
-	store, err := t.open()
+func inspect(ctx context.Context, t *connect.Target) (*rota.Status, rota.Store, error) {
+	store, err := t.Open()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,20 +34,20 @@ func inspect(ctx context.Context, t *target) (*rota.Status, rota.Store, error) {
 	return st, store, nil
 }
 
-func inspectIn(ctx context.Context, t *target, store rota.Store) (*rota.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+func inspectIn(ctx context.Context, t *connect.Target, store rota.Store) (*rota.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
 	defer cancel()
-	if err := reach(ctx, store, t.group); err != nil {
-		return nil, cli.Unreachable(t.store, err)
+	if err := connect.Reach(ctx, store, t.Group); err != nil {
+		return nil, cli.Unreachable(t.Store, err)
 	}
-	st, err := rota.Inspect(ctx, store, t.group)
+	st, err := rota.Inspect(ctx, store, t.Group)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
-		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.group, inStore(t.store))
+		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.Group, inStore(t.Store))
 	case errors.Is(err, rota.ErrUnreadable):
 		return nil, fmt.Errorf("%w; rota group check says more, rota group repair mends it", err)
 	case err != nil:
-		return nil, cli.Unreachable(t.store, err)
+		return nil, cli.Unreachable(t.Store, err)
 	}
 	return &st, nil
 }
@@ -75,7 +76,7 @@ func (v *view) flags(cmd *cobra.Command, watch bool) {
 }
 
 // show prints what the group looks like, by table or as JSON.
-func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
+func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	st, store, err := inspect(ctx, t)
 	if err != nil {
@@ -123,7 +124,7 @@ func (v *view) show(cmd *cobra.Command, t *target, table func(io.Writer, *rota.S
 }
 
 func statusCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -142,13 +143,13 @@ so are the ages.`,
 				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()), nil })
 		},
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	v.flags(cmd, true)
 	return cmd
 }
 
 func partitionsListCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -160,7 +161,7 @@ func partitionsListCmd() *cobra.Command {
 				func(st *rota.Status) (any, error) { return shapeStatus(st, time.Now()).Partitions, nil })
 		},
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	v.flags(cmd, true)
 	return cmd
 }
@@ -175,14 +176,14 @@ var classWords = map[rota.Class]string{
 	rota.ClassC: "class C: a failover may lose acknowledged writes; exclusive then only with a sink that checks tokens",
 }
 
-func printStatus(w io.Writer, t *target, st *rota.Status, now time.Time) error {
+func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time) error {
 	st = plain.Copy(st)
 	leader := "nobody leads"
 	if st.Leader != "" {
 		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
 	}
 	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, lastPlan(st, now), phaseWords[st.Phase])
-	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
+	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.Store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
 	printNotes(w, st)
 	fmt.Fprintln(w)
 	if err := printMembers(w, st, now); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"golang.org/x/term"
@@ -213,7 +214,7 @@ func (v *live) settled() bool {
 func (v *live) hints() []string {
 	me := self()
 	dir := ""
-	if v.f.dir != defaultDir {
+	if v.f.dir != connect.DefaultDir {
 		dir = " --dir " + v.f.dir
 	}
 	out := []string{"try, in another terminal in this folder:"}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +22,7 @@ func main() { cli.Main(run) }
 
 // run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.Run(ctx, rootCmd(), warnOfExposed, args, stdout, stderr)
+	return cli.Run(ctx, rootCmd(), connect.WarnOfExposed, args, stdout, stderr)
 }
 
 func rootCmd() *cobra.Command {
@@ -62,7 +63,7 @@ act on a partition, and none is idle for longer than it must be.`,
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
 	root.PersistentFlags().BoolFunc("shared-folder", "use a folder that belongs to another user or that others may write to; they can replace what is in it", func(v string) error {
 		on, err := strconv.ParseBool(v)
-		sharedFolder.Store(on)
+		connect.SharedFolder.Store(on)
 		return err
 	})
 	return root

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -33,7 +34,7 @@ func newYard(t *testing.T, flags ...string) *yard {
 	return y
 }
 
-func (y *yard) data() string { return filepath.Join(y.dir, defaultDir) }
+func (y *yard) data() string { return filepath.Join(y.dir, connect.DefaultDir) }
 
 // source is a stream of n partitions; whoever comes first makes it.
 func (y *yard) source(n int) string {

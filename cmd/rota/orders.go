@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -119,7 +120,7 @@ type order struct {
 }
 
 func orderCmd(o order) *cobra.Command {
-	var t target
+	var t connect.Target
 	var why string
 	cmd := &cobra.Command{
 		Use: o.use, Short: o.short, Long: o.long, Example: o.example, Args: o.args,
@@ -138,16 +139,16 @@ func orderCmd(o order) *cobra.Command {
 			if cmd.Parent() != nil && cmd.Parent().HasParent() {
 				what = cmd.Parent().Name() + " " + what
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), storeTime)
+			ctx, cancel := context.WithTimeout(cmd.Context(), connect.StoreTime)
 			defer cancel()
-			err = give(ctx, store, t.group, cmd.Name(), args, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
+			err = give(ctx, store, t.Group, cmd.Name(), args, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
 			switch {
 			case errors.Is(err, errAsItIs):
 				done = "nothing to do: " + err.Error()
 			case cli.IsUsage(err), errors.Is(err, rota.ErrUnreadable):
 				return err
 			case err != nil:
-				return cli.Unreachable(t.store, err)
+				return cli.Unreachable(t.Store, err)
 			}
 			return sayDone(cmd.OutOrStdout(), done, st)
 		},
@@ -157,7 +158,7 @@ func orderCmd(o order) *cobra.Command {
 			return completeFrom(cmd.Context(), t, o.complete, args, typed)
 		}
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	cmd.Flags().StringVar(&why, "why", "", "why, for the log of orders")
 	return cmd
 }
@@ -171,13 +172,13 @@ func sayDone(w io.Writer, done string, st *rota.Status) error {
 }
 
 // completeFrom asks the group for names, if it can be asked quickly.
-func completeFrom(ctx context.Context, t target, names func(*rota.Status) []string, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeFrom(ctx context.Context, t connect.Target, names func(*rota.Status) []string, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	t.dir = cmp.Or(t.dir, defaultDir)
+	t.Dir = cmp.Or(t.Dir, connect.DefaultDir)
 	st, store, err := inspect(ctx, &t)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

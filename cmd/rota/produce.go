@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/spf13/cobra"
 )
 
@@ -35,12 +36,12 @@ Without --source it publishes to the stream of the rota up of this folder.`,
   rota produce --source 'nats://localhost?stream=ORDERS&subject=orders.*&partitions=64' --count 100`,
 		RunE: func(cmd *cobra.Command, values []string) error {
 			if source == "" {
-				of, err := folderSource(dir)
+				of, err := connect.FolderSource(dir)
 				if err != nil {
 					return err
 				}
 				if of == "" {
-					return cli.Usagef("--source is missing: say where to publish, such as %s", exampleSource())
+					return cli.Usagef("--source is missing: say where to publish, such as %s", connect.ExampleSource())
 				}
 				source = of
 			}
@@ -75,8 +76,8 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&source, "source", "", "where to publish: "+exampleSource()+" (default: the stream of the rota up of this folder)")
-	fl.StringVar(&dir, "dir", defaultDir, "the folder of that rota up")
+	fl.StringVar(&source, "source", "", "where to publish: "+connect.ExampleSource()+" (default: the stream of the rota up of this folder)")
+	fl.StringVar(&dir, "dir", connect.DefaultDir, "the folder of that rota up")
 	fl.StringVar(&partition, "partition", "", "publish to this one alone (default: to all in turn)")
 	fl.Var(cli.Whole(&rate, 0, 1_000_000), "rate", "messages per second; 0 as fast as they are taken")
 	fl.Var(cli.Whole(&howMany, 0, 1_000_000_000), "count", "how many; 0 until Ctrl-C")
@@ -96,7 +97,7 @@ type producer struct {
 
 func newProducer(ctx context.Context, source, partition string) (*producer, error) {
 	q := cli.Parameters(source)
-	if _, err := openSource(source); err != nil {
+	if _, err := connect.OpenSource(source); err != nil {
 		return nil, err
 	}
 	if q.Get("stream") == "" {
@@ -117,7 +118,7 @@ func newProducer(ctx context.Context, source, partition string) (*producer, erro
 		return nil, cli.Usagef("--source %s does not say how many partitions there are: add &partitions=N, or name one with --partition", cli.Redact(source))
 	}
 	var err error
-	if p.nc, err = dialNATS(ctx, source); err != nil {
+	if p.nc, err = connect.Dial(ctx, source); err != nil {
 		return nil, err
 	}
 	p.js, err = jetstream.New(p.nc, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
@@ -143,7 +144,7 @@ func (p *producer) publish(value []byte) error {
 	}
 	subject := p.subjects[p.next%len(p.subjects)]
 	p.next++
-	if _, err := p.js.PublishAsync(subject, value, jetstream.WithStallWait(storeTime)); err != nil {
+	if _, err := p.js.PublishAsync(subject, value, jetstream.WithStallWait(connect.StoreTime)); err != nil {
 		return fmt.Errorf("publish to %s: %w", subject, err)
 	}
 	p.sent++
@@ -154,8 +155,8 @@ func (p *producer) publish(value []byte) error {
 func (p *producer) flush() error {
 	select {
 	case <-p.js.PublishAsyncComplete():
-	case <-time.After(storeTime):
-		return fmt.Errorf("publish: %d messages were not acknowledged within %v", p.js.PublishAsyncPending(), storeTime)
+	case <-time.After(connect.StoreTime):
+		return fmt.Errorf("publish: %d messages were not acknowledged within %v", p.js.PublishAsyncPending(), connect.StoreTime)
 	}
 	select {
 	case err := <-p.bad:

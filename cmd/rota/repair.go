@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ import (
 const mostLease = 24 * time.Hour
 
 func groupRepairCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var a assent
 	var lease time.Duration
 	cmd := &cobra.Command{
@@ -68,7 +69,7 @@ Exit codes: 0 nothing is left to repair, 8 it was only shown.`,
 			return a.carryOut(cmd, store, s.group, d)
 		},
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	a.flags(cmd)
 	cmd.Flags().Var(cli.Span(&lease), "longest-lease", "the longest lease that a member of this group can have")
 	return cmd
@@ -235,7 +236,7 @@ func (s *survey) repairOrders(d *draft, store rota.Store, x *standing) {
 }
 
 func groupResetCmd() *cobra.Command {
-	var t target
+	var t connect.Target
 	var a assent
 	cmd := &cobra.Command{
 		Use:   "reset",
@@ -266,7 +267,7 @@ Exit codes: 0 it is done, 8 it was only shown.`,
 			return a.carryOut(cmd, store, s.group, d)
 		},
 	}
-	t.flags(cmd)
+	t.Flags(cmd)
 	a.flags(cmd)
 	return cmd
 }

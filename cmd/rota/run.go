@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
@@ -74,9 +75,9 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.group, "group", "", "who share the work")
-	fl.StringVar(&f.store, "store", "", "where they meet: "+examples(stores)+" (default: the rota up or rota serve of this folder)")
-	fl.StringVar(&f.dir, "dir", defaultDir, "the folder of that rota up or rota serve")
-	fl.StringVar(&f.source, "source", "", "what there is to do: "+examples(sources))
+	fl.StringVar(&f.store, "store", "", "where they meet: "+connect.StoreExamples()+" (default: the rota up or rota serve of this folder)")
+	fl.StringVar(&f.dir, "dir", connect.DefaultDir, "the folder of that rota up or rota serve")
+	fl.StringVar(&f.source, "source", "", "what there is to do: "+connect.SourceExamples())
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
 	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
@@ -115,7 +116,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	if j != nil {
 		defer j.Close()
 	}
-	store, err := openStore(f.store)
+	store, err := connect.OpenStore(f.store)
 	if err != nil {
 		return err
 	}
@@ -159,11 +160,11 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}); err != nil {
 		return nil // asked to end while waiting
 	}
-	if err := reach(ctx, store, f.group); err != nil {
+	if err := connect.Reach(ctx, store, f.group); err != nil {
 		return cli.Unreachable(f.store, err)
 	}
 	if h.roll != nil {
-		if err := reachSource(ctx, h.roll); err != nil {
+		if err := connect.ReachSource(ctx, h.roll); err != nil {
 			return cli.Coded(fmt.Errorf("the source %s cannot be used: %w", cli.Redact(f.source), cli.Bare(err)), cli.ExitUnreachable)
 		}
 	}
@@ -202,19 +203,19 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 	case f.trace && f.events == "":
 		return cli.Usagef("--trace needs --events FILE")
 	}
-	t := target{group: f.group, store: f.store, dir: f.dir}
-	source, err := t.fill()
+	t := connect.Target{Group: f.group, Store: f.store, Dir: f.dir}
+	source, err := t.Fill()
 	if err != nil {
 		return err
 	}
-	f.group, f.store, f.source = t.group, t.store, cmp.Or(f.source, source)
+	f.group, f.store, f.source = t.Group, t.Store, cmp.Or(f.source, source)
 	switch {
 	case f.group == "":
 		return cli.Usagef("--group is missing: name the group to join")
 	case f.store == "":
-		return cli.Usagef("--store is missing: say where the group meets, such as %s", examples(stores))
+		return cli.Usagef("--store is missing: say where the group meets, such as %s", connect.StoreExamples())
 	case f.source == "":
-		return cli.Usagef("--source is missing: say what there is to do, such as %s", examples(sources))
+		return cli.Usagef("--source is missing: say what there is to do, such as %s", connect.SourceExamples())
 	}
 	return nil
 }
@@ -225,21 +226,21 @@ func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Sour
 	if f.events == "-" {
 		h.out, h.stdout = os.Stderr, os.Stderr
 	}
-	qs, err := openSource(f.source)
+	qs, err := connect.OpenSource(f.source)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	var src rota.Source
 	switch {
-	case qs.names != nil && f.own == "":
+	case qs.Names != nil && f.own == "":
 		return nil, nil, nil, cli.Usagef("--source %s delivers nothing: say with --own exec:CMD what to run per partition", cli.Redact(f.source))
-	case qs.names == nil && f.own != "":
+	case qs.Names == nil && f.own != "":
 		return nil, nil, nil, cli.Usagef("--own runs a command per partition, and --source %s delivers messages: use --handle, or --source none:?partitions=N", cli.Redact(f.source))
-	case qs.names != nil:
+	case qs.Names != nil:
 		if h.deed, err = parseDeed("own", f.own); err == nil && h.deed.kind != "exec" {
 			err = cli.Usagef("--own %q: want exec:CMD", cli.RedactIfURL(f.own))
 		}
-		src = rota.Func(qs.names, h.own)
+		src = rota.Func(qs.Names, h.own)
 	default:
 		h.deed, err = parseDeed("handle", f.handle)
 		h.roll = newRoll(qs.Source)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/line"
 )
@@ -22,7 +23,7 @@ func FuzzScreens(f *testing.F) { trial.FuzzGroups(f, screens) }
 func screens(t *testing.T, st *rota.Status) {
 	now := time.Now()
 	var b strings.Builder
-	if err := printStatus(&b, &target{group: "g", store: "mem:"}, st, now); err != nil {
+	if err := printStatus(&b, &connect.Target{Group: "g", Store: "mem:"}, st, now); err != nil {
 		t.Errorf("status: %v", err)
 	}
 	trial.Tame(t, "status", b.String())
@@ -55,7 +56,7 @@ func TestWhatOthersWroteIsTameInTables(t *testing.T) {
 	now := time.Now()
 	st := trial.HostileStatus(now)
 	var b strings.Builder
-	if err := printStatus(&b, &target{group: trial.Hostile, store: "nats://h?stream=" + trial.Hostile}, st, now); err != nil {
+	if err := printStatus(&b, &connect.Target{Group: trial.Hostile, Store: "nats://h?stream=" + trial.Hostile}, st, now); err != nil {
 		t.Fatal(err)
 	}
 	trial.Tame(t, "status", b.String())

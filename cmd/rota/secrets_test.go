@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -81,7 +82,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 			if code != cli.ExitUnreachable {
 				t.Errorf("status without a secret: exit %d, %q", code, stderr)
 			}
-			nc, err := dialNATS(t.Context(), at+"&stream=S&subject=a.*")
+			nc, err := connect.Dial(t.Context(), at+"&stream=S&subject=a.*")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 			if err := os.WriteFile(file+".empty", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := dialNATS(t.Context(), at+".empty"); err == nil || !strings.Contains(err.Error(), "is empty") {
+			if _, err := connect.Dial(t.Context(), at+".empty"); err == nil || !strings.Contains(err.Error(), "is empty") {
 				t.Errorf("an empty file: %v", err)
 			}
 		})

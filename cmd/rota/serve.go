@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
@@ -36,7 +37,7 @@ certificate; with --ca it also asks members for theirs.`,
   rota serve --dir /var/lib/rota --listen 0.0.0.0:4222 --token-file token --cert server.pem --key server.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts := folderOptions()
+			opts := connect.FolderOptions()
 			password, err := secretFile("password-file", passwordFile)
 			if err != nil {
 				return err
@@ -77,7 +78,7 @@ certificate; with --ca it also asks members for theirs.`,
 			}
 			s, err := rotanats.Serve(dir, listen, opts...)
 			if err != nil {
-				return natsWords(err)
+				return connect.Words(err)
 			}
 			defer s.Close()
 			w := cmd.OutOrStdout()
@@ -93,7 +94,7 @@ certificate; with --ca it also asks members for theirs.`,
 			select {
 			case <-ctx.Done():
 			case <-s.Done(): // its folder was taken away
-				return natsWords(s.Err())
+				return connect.Words(s.Err())
 			}
 			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it, or to read a word
 				s.Close()
@@ -104,7 +105,7 @@ certificate; with --ca it also asks members for theirs.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&dir, "dir", defaultDir, "the folder for its data")
+	fl.StringVar(&dir, "dir", connect.DefaultDir, "the folder for its data")
 	fl.StringVar(&listen, "listen", "", "HOST:PORT for clients that come by TCP (default: none can)")
 	fl.BoolVar(&open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.StringVar(&user, "user", "", "who may connect")

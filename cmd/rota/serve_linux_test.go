@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -17,7 +18,7 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 	for _, verb := range [][]string{{"serve"}, {"up", "--members", "1"}} {
 		t.Run(verb[0], func(t *testing.T) {
 			dir := t.TempDir()
-			data := filepath.Join(dir, defaultDir)
+			data := filepath.Join(dir, connect.DefaultDir)
 			p := trial.Start(t, dir, append(verb, "--dir", data)...)
 			trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), data) })
 			if err := os.Rename(data, data+".old"); err != nil {
@@ -35,7 +36,7 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 // No command writes through the links, or connects there.
 func TestPreparedFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	data, victim := filepath.Join(dir, defaultDir), filepath.Join(dir, "victim")
+	data, victim := filepath.Join(dir, connect.DefaultDir), filepath.Join(dir, "victim")
 	file := func(name string) string { return filepath.Join(data, name) }
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,5 +88,5 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := trial.Start(t, dir, "serve", "--shared-folder")
-	trial.Until(t, "the server of a shared folder", func() bool { return strings.Contains(p.Out.String(), "serving "+defaultDir) })
+	trial.Until(t, "the server of a shared folder", func() bool { return strings.Contains(p.Out.String(), "serving "+connect.DefaultDir) })
 }

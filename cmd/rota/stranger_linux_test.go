@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
@@ -264,7 +265,7 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := openDir(t)
-			data := filepath.Join(dir, defaultDir)
+			data := filepath.Join(dir, connect.DefaultDir)
 			if c.mode != 0o700 { // else it is theirs to make
 				if err := errors.Join(os.Mkdir(data, c.mode), os.Chmod(data, c.mode)); err != nil {
 					t.Fatal(err)
@@ -287,7 +288,7 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 					t.Errorf("there is no %s to attack in %q", want, victim.Files)
 				}
 			}
-			open := slices.DeleteFunc(ways(t, pids...), func(w string) bool { return w == "unix "+filepath.Join(defaultDir, "rota.sock") })
+			open := slices.DeleteFunc(ways(t, pids...), func(w string) bool { return w == "unix "+filepath.Join(connect.DefaultDir, "rota.sock") })
 			if wants := map[bool]int{false: 0, true: 1}[c.tcp]; len(open) != wants {
 				t.Errorf("there are other ways in than the folder's socket: %q", open)
 			}
@@ -373,7 +374,7 @@ func (s *squatter) words() string {
 // Nobody who goes by the folder speaks to it, and the folder can be served again.
 func TestASquatterLearnsNothing(t *testing.T) {
 	dir, port := t.TempDir(), trial.FreePort(t)
-	data := filepath.Join(dir, defaultDir)
+	data := filepath.Join(dir, connect.DefaultDir)
 	p := trial.Start(t, dir, "serve", "--listen", port)
 	trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), "serving") })
 	p.Process.Kill()
@@ -408,7 +409,7 @@ func TestOpenIsSaidFirst(t *testing.T) {
 		t.Run(verb[0], func(t *testing.T) {
 			quick(t)
 			dir, port := t.TempDir(), trial.FreePort(t)
-			data := filepath.Join(dir, defaultDir)
+			data := filepath.Join(dir, connect.DefaultDir)
 			p := trial.Start(t, dir, append(verb, "--open", "--listen", port)...)
 			trial.Until(t, "its first line", func() bool { return strings.Contains(p.Out.String(), "\n") })
 			if first, _, _ := strings.Cut(p.Out.String(), "\n"); !strings.Contains(first, "OPEN to every user of this machine") || !strings.Contains(first, port) {
@@ -476,7 +477,7 @@ func TestConnectionsLeaveFilesToOpen(t *testing.T) {
 	})
 	// They are gone after a while, since they did not sign in, and others come in again.
 	trial.Until(t, "room for the owner", func() bool {
-		code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", filepath.Join(dir, defaultDir))
+		code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", filepath.Join(dir, connect.DefaultDir))
 		return code == cli.ExitFailed && strings.Contains(stderr, "there is no group")
 	})
 }

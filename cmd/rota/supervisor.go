@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/line"
 )
 
@@ -204,7 +205,7 @@ type eventFile struct {
 }
 
 func newEventFile(dir string) (*eventFile, error) {
-	f, err := writeFolder(dir, "events.jsonl")
+	f, err := connect.WriteFolder(dir, "events.jsonl")
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -50,17 +51,17 @@ const (
 )
 
 // surveyAll reads everything. The store is the caller's to close.
-func surveyAll(ctx context.Context, t *target) (*survey, rota.Store, error) {
-	store, err := t.open()
+func surveyAll(ctx context.Context, t *connect.Target) (*survey, rota.Store, error) {
+	store, err := t.Open()
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := surveyOf(ctx, store, t.group)
+	s, err := surveyOf(ctx, store, t.Group)
 	switch {
 	case err != nil:
-		err = cli.Unreachable(t.store, err)
+		err = cli.Unreachable(t.Store, err)
 	case len(s.all) == 0:
-		err = fmt.Errorf("there is no group called %q %s: nothing stands there", t.group, inStore(t.store))
+		err = fmt.Errorf("there is no group called %q %s: nothing stands there", t.Group, inStore(t.Store))
 	}
 	if err != nil {
 		store.Close()
@@ -70,9 +71,9 @@ func surveyAll(ctx context.Context, t *target) (*survey, rota.Store, error) {
 }
 
 func surveyOf(ctx context.Context, store rota.Store, group string) (*survey, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
 	defer cancel()
-	if err := reach(ctx, store, group); err != nil {
+	if err := connect.Reach(ctx, store, group); err != nil {
 		return nil, err
 	}
 	s := &survey{group: group}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ const (
 )
 
 func upCmd() *cobra.Command {
-	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: defaultDir}
+	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: connect.DefaultDir}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a group on this machine: real processes, real messages",
@@ -65,13 +66,13 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if err := checkListen(f.listen, f.open); err != nil {
 		return err
 	}
-	opts := folderOptions()
+	opts := connect.FolderOptions()
 	if f.open {
 		opts = append(opts, rotanats.Open())
 	}
 	server, err := rotanats.Serve(f.dir, f.listen, opts...)
 	if err != nil {
-		return natsWords(err)
+		return connect.Words(err)
 	}
 	defer server.Close()
 	if f.length > 0 {
@@ -80,7 +81,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 		defer cancel()
 	}
 	source := fmt.Sprintf("stream=%s&subject=demo.*&partitions=%d", demoStream, f.partitions)
-	if err := writeUpNote(f.dir, upNote{demoGroup, source}); err != nil {
+	if err := connect.WriteNote(f.dir, connect.Note{Group: demoGroup, Source: source}); err != nil {
 		return err
 	}
 	p, err := f.producer(ctx, source)
@@ -97,7 +98,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if server.Fresh() {
 		args = append(args, "--new-group")
 	}
-	if sharedFolder.Load() {
+	if connect.SharedFolder.Load() {
 		args = append(args, "--shared-folder")
 	}
 	sup, err := newSupervisor(args...)
@@ -116,7 +117,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	}()
 	err = f.live(ctx, sup, p, v)
 	if gone := server.Err(); gone != nil {
-		return errors.Join(err, natsWords(gone))
+		return errors.Join(err, connect.Words(gone))
 	}
 	return err
 }
@@ -192,7 +193,7 @@ func (f *upFlags) publish(ctx context.Context, p *producer, troubles chan<- erro
 // look reads the group again and again: members that others started are seen
 // this way alone.
 func look(ctx context.Context, url string, to chan<- *rota.Status) {
-	store, err := openStore(url)
+	store, err := connect.OpenStore(url)
 	if err != nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -25,7 +26,7 @@ func quick(t *testing.T) {
 // status reads the group of a folder.
 func status(t *testing.T, dir string) (st statusShape) {
 	t.Helper()
-	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, defaultDir), "--group", demoGroup)
+	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, connect.DefaultDir), "--group", demoGroup)
 	if code != 0 {
 		return st
 	}
@@ -111,7 +112,7 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	if trial.Alive(frozen) {
 		t.Error("a member outlives rota up")
 	}
-	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
+	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, connect.DefaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
 		t.Errorf("rota check: %s%s", stdout, stderr)
 		if keep := os.Getenv("ROTA_KEEP"); keep != "" { // the history, for whoever looks into it
 			os.CopyFS(filepath.Join(keep, strconv.Itoa(os.Getpid())), os.DirFS(dir))
@@ -171,7 +172,7 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"up", "--dir", filepath.Join(dir, defaultDir)}, "rota-data is served by process " + strconv.Itoa(served.Process.Pid) + " already"},
+		{[]string{"up", "--dir", filepath.Join(dir, connect.DefaultDir)}, "rota-data is served by process " + strconv.Itoa(served.Process.Pid) + " already"},
 		{[]string{"up", "--dir", filepath.Join(dir, "new"), "--listen", taken.Addr().String()}, "the port is taken: " + taken.Addr().String()},
 		{[]string{"up", "--dir", file}, "file is not a folder"},
 		{[]string{"up", "--dir", other}, "holds something else (thesis.txt)"},

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 
 // toldOfURL is everything that is said about a URL that cannot be opened.
 func toldOfURL(raw string) (out []string) {
-	if _, err := openSource(raw); err != nil {
+	if _, err := OpenSource(raw); err != nil {
 		out = append(out, err.Error())
 	}
-	if s, err := openStore(raw); err != nil {
+	if s, err := OpenStore(raw); err != nil {
 		out = append(out, err.Error())
 	} else {
 		s.Close()

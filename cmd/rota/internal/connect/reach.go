@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"github.com/rota-dev/rota/internal/plain"
 )
 
-// storeTime is how long a store may take to answer before it counts as
+// StoreTime is how long a store may take to answer before it counts as
 // unreachable.
-const storeTime = 5 * time.Second
+const StoreTime = 5 * time.Second
 
-// reach asks the store anything, so that a wrong address is told at once.
-func reach(ctx context.Context, store rota.Store, group string) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+// Reach asks the store anything, so that a wrong address is told at once.
+func Reach(ctx context.Context, store rota.Store, group string) error {
+	ctx, cancel := context.WithTimeout(ctx, StoreTime)
 	defer cancel()
 	_, err := store.Get(ctx, group+"/plan")
 	switch {
@@ -31,7 +31,7 @@ func reach(ctx context.Context, store rota.Store, group string) error {
 // silence tells that there was no answer, and what else is known of it: a right that
 // is missing, most likely.
 func silence(of any) error {
-	text := fmt.Sprintf("no answer within %v", storeTime)
+	text := fmt.Sprintf("no answer within %v", StoreTime)
 	if w, ok := of.(rota.Warner); ok {
 		for _, why := range w.Warnings() {
 			text += "; " + plain.Text(why)
@@ -40,17 +40,17 @@ func silence(of any) error {
 	return errors.New(text)
 }
 
-// reachSource asks the source for its partitions: every member needs it, though
+// ReachSource asks the source for its partitions: every member needs it, though
 // only the leader asks.
-func reachSource(ctx context.Context, src rota.Source) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+func ReachSource(ctx context.Context, src rota.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, StoreTime)
 	defer cancel()
 	_, err := src.Partitions(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return silence(src)
 	}
 	if err != nil {
-		return natsWords(err)
+		return Words(err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 // secretFiles are parameters of URLs, and flags, that name a file with a secret.
 var secretFiles = []string{"password-file", "token-file", "creds", "key"}
 
-// warnOfExposed warns of each file with a secret that other users may read.
-func warnOfExposed(cmd *cobra.Command) {
+// WarnOfExposed warns of each file with a secret that other users may read.
+func WarnOfExposed(cmd *cobra.Command) {
 	var files []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch {

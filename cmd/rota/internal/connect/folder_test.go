@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"encoding/json"
@@ -26,7 +26,7 @@ func FuzzUpNote(f *testing.F) {
 			t.Fatal(err)
 		}
 		n := readUpNote(dir)
-		if n != (upNote{}) && !json.Valid(b) {
+		if n != (Note{}) && !json.Valid(b) {
 			t.Errorf("%q is read as %+v", b, n)
 		}
 		if _, err := natsSource("embed:" + dir + "?" + n.Source); err != nil {

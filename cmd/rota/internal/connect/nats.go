@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // natsStore opens nats://… and tls://….
 func natsStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
-		return nil, natsWords(err)
+		return nil, Words(err)
 	}
 	return rotanats.Store(raw, opts...), nil
 }
@@ -22,9 +22,9 @@ func natsStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 // embedStore opens embed:DIR: the first process of the host to come serves it.
 func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
-		return nil, natsWords(err)
+		return nil, Words(err)
 	}
-	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), append(folderOptions(), opts...)...), nil
+	return rotanats.Embed(strings.TrimPrefix(raw, "embed:"), append(FolderOptions(), opts...)...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
@@ -32,16 +32,16 @@ func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 // that did would keep the folder when its rota up has ended.
 func folderStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
-		return nil, natsWords(err)
+		return nil, Words(err)
 	}
-	return rotanats.Store(raw, append(append(folderOptions(), rotanats.Name("rota")), opts...)...), nil
+	return rotanats.Store(raw, append(append(FolderOptions(), rotanats.Name("rota")), opts...)...), nil
 }
 
 // natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
 // with embed:DIR.
 func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	if err := rotanats.Check(raw); err != nil {
-		return queueSource{}, natsWords(err)
+		return queueSource{}, Words(err)
 	}
 	q := cli.Parameters(raw)
 	if q.Get("stream") == "" || q.Get("subject") == "" {
@@ -50,28 +50,28 @@ func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	if strings.Count(q.Get("subject"), "*") != 1 {
 		return queueSource{}, fmt.Errorf("the subject needs one star, for the partition: orders.*")
 	}
-	return queueSource{Source: rotanats.Source(raw, folderOptions()...)}, nil
+	return queueSource{Source: rotanats.Source(raw, FolderOptions()...)}, nil
 }
 
-// natsWords takes the driver's name off: the flag is named instead.
-func natsWords(err error) error { return plainError(strings.TrimPrefix(err.Error(), "rotanats: ")) }
+// Words takes the driver's name off: the flag is named instead.
+func Words(err error) error { return plainError(strings.TrimPrefix(err.Error(), "rotanats: ")) }
 
 type plainError string
 
 func (e plainError) Error() string { return string(e) }
 
-// dialNATS connects to what a source URL names, to publish there.
-func dialNATS(ctx context.Context, raw string) (*nats.Conn, error) {
-	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(storeTime), nats.MaxReconnects(-1)}
+// Dial connects to what a source URL names, to publish there.
+func Dial(ctx context.Context, raw string) (*nats.Conn, error) {
+	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(StoreTime), nats.MaxReconnects(-1)}
 	if dir, ok := strings.CutPrefix(raw, "embed:"); ok {
 		dir, _, _ = strings.Cut(dir, "?")
 		if err := served(dir); err != nil {
 			return nil, err
 		}
 	}
-	nc, err := rotanats.Connect(raw, more, folderOptions()...)
+	nc, err := rotanats.Connect(raw, more, FolderOptions()...)
 	if err != nil {
-		return nil, cli.Unreachable(raw, natsWords(err))
+		return nil, cli.Unreachable(raw, Words(err))
 	}
 	return nc, ctx.Err()
 }

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ var stores = []scheme[rota.Store]{
 // nothing: its partitions are worked on by --own.
 type queueSource struct {
 	rota.Source
-	names []string
+	Names []string
 }
 
 var sources = []scheme[queueSource]{
@@ -69,7 +69,7 @@ func openNone(raw string, _ ...rotanats.Option) (queueSource, error) {
 				return queueSource{}, fmt.Errorf("names: %q is empty or there twice", n)
 			}
 		}
-		return queueSource{names: list}, nil
+		return queueSource{Names: list}, nil
 	}
 	n, err := partitionCount(q.Get("partitions"))
 	if err != nil {
@@ -79,7 +79,7 @@ func openNone(raw string, _ ...rotanats.Option) (queueSource, error) {
 	for i := range out {
 		out[i] = "p" + strconv.Itoa(i)
 	}
-	return queueSource{names: out}, nil
+	return queueSource{Names: out}, nil
 }
 
 const mostPartitions = 100_000
@@ -92,11 +92,11 @@ func partitionCount(s string) (int, error) {
 	return n, nil
 }
 
-func openStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
+func OpenStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	return open("store", stores, raw, opts...)
 }
 
-func openSource(raw string) (queueSource, error) { return open("source", sources, raw) }
+func OpenSource(raw string) (queueSource, error) { return open("source", sources, raw) }
 
 func open[T any](flag string, table []scheme[T], raw string, opts ...rotanats.Option) (T, error) {
 	var none T
@@ -122,5 +122,10 @@ func examples[T any](table []scheme[T]) string {
 	return strings.Join(out, ", ")
 }
 
-// exampleSource is a source that messages can be published to, for people.
-func exampleSource() string { return sources[0].like }
+// ExampleSource is a source that messages can be published to, for people.
+func ExampleSource() string { return sources[0].like }
+
+// StoreExamples and sourceExamples are the kinds of URL there are, for people.
+func StoreExamples() string { return examples(stores) }
+
+func SourceExamples() string { return examples(sources) }
