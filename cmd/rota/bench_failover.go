@@ -16,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/spf13/cobra"
 )
@@ -289,19 +290,19 @@ func (f *failoverFlags) once(ctx context.Context, number int, stderr io.Writer) 
 
 // judge asks what rota check asks.
 func (f *failoverFlags) judge(files []string) ([]string, error) {
-	var lines []seen
+	var lines []ops.Line
 	for _, file := range files {
-		got, err := readLines(file)
+		got, err := ops.ReadLines(file)
 		if err != nil {
 			return nil, err
 		}
 		lines = append(lines, got...)
 	}
-	v := judgeLines(lines)
-	if v.missed > 0 {
-		return nil, fmt.Errorf("%d events were never written: the disk is too slow for a trace of %d messages/s; give --handler a longer time", v.missed, f.partitions*int(time.Second/f.handler))
+	v := ops.JudgeLines(lines)
+	if v.Missed > 0 {
+		return nil, fmt.Errorf("%d events were never written: the disk is too slow for a trace of %d messages/s; give --handler a longer time", v.Missed, f.partitions*int(time.Second/f.handler))
 	}
-	return v.wrong, nil
+	return v.Wrong, nil
 }
 
 func (f *failoverFlags) keepLines(dir string, number int, broken bool) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 )
@@ -214,7 +215,7 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	p("ten phases of the heartbeat. Idle is the time from the old owner's last message to the new")
 	p("owner's first, per partition that moved; of a kill it includes the lease. Plans, moved and")
 	p("overlaps are the most of any run. For half a second after each event the driver neither reads")
-	p("lines nor publishes. After each run `rota check` judged every event line: %s.\n", well(len(us.Broken)))
+	p("lines nor publishes. After each run `rota check` judged every event line: %s.\n", ops.Well(len(us.Broken)))
 	p("Partitions that do not move, time between two messages, 99.9 %% of all; before, the driver was")
 	p("at work, too:\n")
 	p("| event | in the %.3g s before, ms | meanwhile, ms |", us.Lease)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
 )
@@ -139,7 +140,7 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 				files = append(files, filepath.Join(y.dir, n+".jsonl"))
 			}
 			y.must(append([]string{"check"}, files...)...)
-			lines, err := readLines(files[4])
+			lines, err := ops.ReadLines(files[4])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -72,13 +73,13 @@ func TestResetWhileMembersRun(t *testing.T) {
 	began := time.Now()
 	var did struct {
 		Done  bool
-		Steps []step
+		Steps []struct{ Key string }
 	}
 	if err := json.Unmarshal([]byte(y.must("group", "reset", "--yes", "-o", "json", "--why", "a test")), &did); err != nil || !did.Done || len(did.Steps) != 1 {
 		t.Errorf("%v: %+v", err, did)
 	}
 	trial.Until(t, "two each again", func() bool { return !readPlan(t, store).Hold && mapIs(spreadOf(y), names) })
-	if took := time.Since(began); took < deadAfter(3*time.Second) {
+	if took := time.Since(began); took < (core.Timing{Lease: 3 * time.Second}).W() {
 		t.Errorf("all ran again after %v, though leases last 3 s", took)
 	}
 	for name, s := range sessions() {

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
 	"golang.org/x/term"
@@ -198,7 +199,7 @@ func (v *live) settled() bool {
 	}
 	now := time.Now()
 	for i := range v.st.Partitions {
-		if p := &v.st.Partitions[i]; p.Reason == "" && partitionState(v.st, p, now) != "runs" {
+		if p := &v.st.Partitions[i]; p.Reason == "" && ops.PartitionState(v.st, p, now) != "runs" {
 			return false
 		}
 	}
@@ -303,12 +304,12 @@ func (v *live) picture() []string {
 		return append(out, "the group begins …")
 	}
 	st, now := v.st, time.Now()
-	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", phaseWords[st.Phase], st.LeaderName(), st.Term, st.Plan, lastPlan(st, now)), "")
+	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", ops.PhaseWords[st.Phase], st.LeaderName(), st.Term, st.Plan, ops.LastPlan(st, now)), "")
 	var text strings.Builder
 	tw := cli.Table(&text)
 	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
 	runs := runningOf(st, now)
-	members, _ := memberOrder(st)
+	members, _ := ops.MemberOrder(st)
 	for _, m := range append(members, v.outsiders(members)...) {
 		rate := "-"
 		if p := v.work[m.Name]; p != nil {
@@ -316,7 +317,7 @@ func (v *live) picture() []string {
 		}
 		list := runs[m.Session]
 		names := strings.Join(list, " ")
-		if m.State == "LIVE" && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || silent(&m, now)) {
+		if m.State == "LIVE" && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || ops.Silent(&m, now)) {
 			names = cli.Count(m.Partitions, "partition") + " wait for the end of its lease"
 		} else if len(list) > 12 {
 			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
@@ -351,7 +352,7 @@ func (v *live) outsiders(members []rota.MemberInfo) (out []rota.MemberInfo) {
 
 // state is a member's, and what this machine knows of its process.
 func (v *live) state(m *rota.MemberInfo, now time.Time) string {
-	out := memberState(v.st, m, now)
+	out := ops.MemberState(v.st, m, now)
 	if m.State == "" {
 		out = "not in the group"
 	}
@@ -359,7 +360,7 @@ func (v *live) state(m *rota.MemberInfo, now time.Time) string {
 	case stopped(m.PID):
 		return "frozen; " + out
 	case m.State == "LIVE" && !v.runs(m):
-		return fmt.Sprintf("gone, dead in %.1f s", max(deadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
+		return fmt.Sprintf("gone, dead in %.1f s", max(ops.DeadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
 	}
 	return out
 }

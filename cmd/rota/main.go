@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/spf13/cobra"
 )
 
@@ -45,12 +46,12 @@ act on a partition, and none is idle for longer than it must be.`,
 		runCmd(),
 		serveCmd(),
 		produceCmd(),
-		statusCmd(),
-		explainCmd(),
-		partitionsCmd(),
-		groupCmd(),
-		declareDeadCmd(),
-		checkCmd(),
+		ops.StatusCmd(),
+		ops.ExplainCmd(),
+		ops.PartitionsCmd(),
+		ops.GroupCmd(),
+		ops.DeclareDeadCmd(),
+		ops.CheckCmd(),
 		simCmd(),
 		exploreCmd(),
 		planCmd(),
@@ -59,7 +60,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		watchdogCmd(),
 		cli.VersionCmd(notices),
 	)
-	root.AddCommand(orderCmds()...)
+	root.AddCommand(ops.OrderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
 	root.PersistentFlags().BoolFunc("shared-folder", "use a folder that belongs to another user or that others may write to; they can replace what is in it", func(v string) error {
 		on, err := strconv.ParseBool(v)

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/line"
 )
 
@@ -254,7 +255,7 @@ func runningOf(st *rota.Status, now time.Time) map[string][]string {
 	out := map[string][]string{}
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
-		if p.State == "OWNED" && partitionState(st, p, now) == "runs" {
+		if p.State == "OWNED" && ops.PartitionState(st, p, now) == "runs" {
 			out[p.Owner] = append(out[p.Owner], p.Name)
 		}
 	}

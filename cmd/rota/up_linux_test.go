@@ -23,8 +23,17 @@ func quick(t *testing.T) {
 	t.Setenv("ROTA_HEARTBEAT", "1s")
 }
 
+// A groupStatus is what these tests read of rota status -o json.
+type groupStatus struct {
+	Members    []struct{ Name, State, Session string }
+	Partitions []struct{ Name, State, Member, Token string }
+	Waits      []groupWait
+}
+
+type groupWait struct{ Partition string }
+
 // status reads the group of a folder.
-func status(t *testing.T, dir string) (st statusShape) {
+func status(t *testing.T, dir string) (st groupStatus) {
 	t.Helper()
 	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, connect.DefaultDir), "--group", demoGroup)
 	if code != 0 {
@@ -33,7 +42,7 @@ func status(t *testing.T, dir string) (st statusShape) {
 	return parseStatus(t, stdout)
 }
 
-func parseStatus(t *testing.T, text string) (st statusShape) {
+func parseStatus(t *testing.T, text string) (st groupStatus) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &st); err != nil {
 		t.Fatal(err)
@@ -42,7 +51,7 @@ func parseStatus(t *testing.T, text string) (st statusShape) {
 }
 
 // spread tells who runs how many partitions, of members that live.
-func spread(st statusShape) map[string]int {
+func spread(st groupStatus) map[string]int {
 	out := map[string]int{}
 	for _, m := range st.Members {
 		if m.State == "LIVE" {
@@ -50,7 +59,7 @@ func spread(st statusShape) map[string]int {
 		}
 	}
 	for _, p := range st.Partitions {
-		waits := slices.ContainsFunc(st.Waits, func(w waitShape) bool { return w.Partition == p.Name })
+		waits := slices.ContainsFunc(st.Waits, func(w groupWait) bool { return w.Partition == p.Name })
 		if _, ok := out[p.Member]; ok && p.State == "OWNED" && !waits {
 			out[p.Member]++
 		}

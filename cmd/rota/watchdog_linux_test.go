@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
@@ -206,7 +207,7 @@ func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
 	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	lines, err := readLines(events)
+	lines, err := ops.ReadLines(events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +221,8 @@ func TestB_Agent_CommandsAreGoneBeforeTheLeaseOfAFrozenRota(t *testing.T) {
 		t.Errorf("frozen at %d, the lease ended at %d, the commands at %d", stopped, lease, gone)
 	}
 	t.Logf("gone %v before the lease end", time.Duration(lease-gone))
-	if v := judgeLines(lines); len(v.wrong) > 0 || v.owned == 0 {
-		t.Errorf("%s\n%s", v.summary(1), strings.Join(v.wrong, "\n"))
+	if v := ops.JudgeLines(lines); len(v.Wrong) > 0 || v.Owned == 0 {
+		t.Errorf("%s\n%s", v.Summary(1), strings.Join(v.Wrong, "\n"))
 	}
 	if slices.ContainsFunc(commands(), trial.Alive) {
 		t.Error("commands outlive rota")

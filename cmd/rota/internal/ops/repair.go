@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"cmp"
@@ -156,7 +156,7 @@ func (s *survey) repairMember(d *draft, store rota.Store, x *standing, afresh bo
 		}).alone = true
 		return
 	}
-	d.wait = max(d.wait, deadAfter(lease))
+	d.wait = max(d.wait, DeadAfter(lease))
 	if afresh { // the hold frees its partitions
 		d.add(x, stands(x), "wait until its lease is over, then take it away", fenced,
 			func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) })
@@ -331,7 +331,7 @@ func (s *survey) beginAnew(d *draft, store rota.Store) {
 		}
 	}
 	if lease > 0 {
-		hold = cli.Roughly(deadAfter(lease))
+		hold = cli.Roughly(DeadAfter(lease))
 	}
 	follows := fmt.Sprintf("every session ends once: rota run exits with %d, or comes back by itself with --rejoin. Whoever leads then waits %s, for every lease that there was, and grants everything anew: until then nothing runs",
 		cli.ExitStoreLost, hold)

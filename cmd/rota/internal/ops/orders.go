@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"cmp"
@@ -235,7 +235,7 @@ func saidOf(format string) func(args []string) string {
 	return func(args []string) string { return fmt.Sprintf(format, args[0], strings.Join(args[1:], ", ")) }
 }
 
-func orderCmds() []*cobra.Command {
+func OrderCmds() []*cobra.Command {
 	both := func(st *rota.Status) []string { return append(partitionNames(st), memberNames(st)...) }
 	return []*cobra.Command{
 		orderCmd(order{use: "pause PARTITION...", short: "Let nobody run a partition until it is resumed", args: cobra.MinimumNArgs(1), complete: partitionNames,
@@ -278,7 +278,7 @@ func orderCmds() []*cobra.Command {
 	}
 }
 
-func partitionsCmd() *cobra.Command {
+func PartitionsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partitions",
 		Short: "List, add, remove and describe partitions",

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package ops
 
 import "github.com/rota-dev/rota/internal/record"
 

@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"context"
@@ -378,7 +378,7 @@ func TestRepairOfAMembersRecordEndsThatSessionAlone(t *testing.T) {
 	c.spoil("g/member/"+was, func([]byte) []byte { return []byte("junk") })
 	began := time.Now()
 	trial.In(t, c.must("group", "repair", "--yes", "--longest-lease", crewLease.String()), "write that the session is dead", "its partitions get other owners")
-	if took := time.Since(began); took < deadAfter(crewLease) {
+	if took := time.Since(began); took < DeadAfter(crewLease) {
 		t.Errorf("it waited %v for a lease of %v", took, crewLease)
 	}
 	e, _ := c.get("g/member/" + was)

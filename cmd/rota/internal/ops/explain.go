@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func explainCmd() *cobra.Command {
+func ExplainCmd() *cobra.Command {
 	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
@@ -161,7 +161,7 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 			out = append(out, fmt.Sprintf("%s has ended (%s): the leader gives it to another with its next plan.", m.Name, strings.ToLower(m.State)))
 		case silent > m.Heartbeat*3/2:
 			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
-				m.Name, silent.Seconds(), m.Lease, deadAfter(m.Lease).Seconds()))
+				m.Name, silent.Seconds(), m.Lease, DeadAfter(m.Lease).Seconds()))
 		case m.State == "EVICTED":
 			out = append(out, fmt.Sprintf("%s was evicted, because it did not stop in time. It may still be running, so its lease has to run out first.", m.Name))
 		case m.State == "LEAVING":

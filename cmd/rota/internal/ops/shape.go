@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"maps"
@@ -80,7 +80,7 @@ func shapeStatus(st *rota.Status, now time.Time) statusShape {
 		Paused: list(st.Orders.Paused), Drained: list(st.Orders.Drains), Pins: map[string]string{},
 		Members: []memberShape{}, Partitions: []partitionShape{}, Waits: []waitShape{}, History: []planShape{}, Conditions: list(st.Conditions)}
 	maps.Copy(out.Pins, st.Orders.Pins)
-	live, ended := memberOrder(st)
+	live, ended := MemberOrder(st)
 	for _, m := range append(live, ended...) {
 		out.Members = append(out.Members, memberShape{m.Name, m.Session, m.State, m.Planned, m.Partitions, m.Labels, m.PID, m.Sent,
 			math.Round(now.Sub(m.Sent).Seconds()*1000) / 1000, m.Lease.String(), m.Heartbeat.String(), list(m.Conditions)})

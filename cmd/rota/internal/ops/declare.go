@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func declareDeadCmd() *cobra.Command {
+func DeclareDeadCmd() *cobra.Command {
 	var t connect.Target
 	var a assent
 	var session string
@@ -149,7 +149,7 @@ func (s *survey) declareDead(store rota.Store, m *record.Member, x *standing) *d
 	}
 	if owned := s.ownedBy(m.Session); len(owned) > 0 {
 		follows = fmt.Sprintf("%s get other owners at once: %s. Otherwise they would when its lease of %v is over: %s after its last heartbeat",
-			cli.Count(len(owned), "partition"), some(owned), m.Lease, cli.Roughly(deadAfter(m.Lease)))
+			cli.Count(len(owned), "partition"), some(owned), m.Lease, cli.Roughly(DeadAfter(m.Lease)))
 	}
 	d.add(x, is, "write that it is dead", follows, func(ctx context.Context) error {
 		dead := *m

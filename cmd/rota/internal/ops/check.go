@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func checkCmd() *cobra.Command {
+func CheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Judge a history: the event files of a group's members",
@@ -38,9 +38,9 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
   rota check *.jsonl`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			var lines []seen
+			var lines []Line
 			for _, file := range files {
-				got, err := readLines(file)
+				got, err := ReadLines(file)
 				if err != nil {
 					return err
 				}
@@ -49,12 +49,12 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 			if err := sameClock(lines); err != nil {
 				return err
 			}
-			v := judgeLines(lines)
-			fmt.Fprintln(cmd.OutOrStdout(), v.summary(len(files)))
-			for _, w := range v.wrong {
+			v := JudgeLines(lines)
+			fmt.Fprintln(cmd.OutOrStdout(), v.Summary(len(files)))
+			for _, w := range v.Wrong {
 				fmt.Fprintln(cmd.OutOrStdout(), w)
 			}
-			if len(v.wrong) > 0 {
+			if len(v.Wrong) > 0 {
 				return cli.Quietly(cli.ExitFailed)
 			}
 			return nil
@@ -62,23 +62,23 @@ Exit codes: 0 all well, 1 a promise was broken, 64 a file cannot be read.`,
 	}
 }
 
-// A seen line knows where it stood.
-type seen struct {
+// A Line line knows where it stood.
+type Line struct {
 	line.Line
 	file string
 	at   int
 }
 
-func (s *seen) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), s.at) }
+func (s *Line) where() string { return fmt.Sprintf("%s:%d", plain.Text(s.file), s.at) }
 
-func readLines(file string) ([]seen, error) {
+func ReadLines(file string) ([]Line, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, cli.BadUsage(err)
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, line.MaxSize)
-	var out []seen
+	var out []Line
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -92,7 +92,7 @@ func readLines(file string) ([]seen, error) {
 			l, err := line.Parse(b)
 			switch {
 			case err == nil:
-				out = append(out, seen{l, file, n})
+				out = append(out, Line{l, file, n})
 			case last: // cut short: its member was killed while it wrote
 			default:
 				return nil, cli.Usagef("%s:%d: %v", plain.Text(file), n, err)
@@ -105,8 +105,8 @@ func readLines(file string) ([]seen, error) {
 }
 
 // sameClock refuses lines whose instants cannot be compared.
-func sameClock(lines []seen) error {
-	var first *seen
+func sameClock(lines []Line) error {
+	var first *Line
 	for i := range lines {
 		l := &lines[i]
 		switch {
@@ -122,32 +122,32 @@ func sameClock(lines []seen) error {
 
 // A finding is what came of a history.
 type finding struct {
-	wrong      []string
+	Wrong      []string
 	lines      int
 	sessions   int
 	partitions int
-	owned      int // ownerships
+	Owned      int // ownerships
 	open       int // of which nobody told the end
 	messages   int
-	missed     int
+	Missed     int
 }
 
-func (v *finding) summary(files int) string {
+func (v *finding) Summary(files int) string {
 	out := fmt.Sprintf("%s, %s, %s: %s of %s by %s",
-		cli.Count(files, "file"), cli.Count(v.lines, "line"), well(len(v.wrong)), cli.Count(v.owned, "ownership"), cli.Count(v.partitions, "partition"), cli.Count(v.sessions, "session"))
+		cli.Count(files, "file"), cli.Count(v.lines, "line"), Well(len(v.Wrong)), cli.Count(v.Owned, "ownership"), cli.Count(v.partitions, "partition"), cli.Count(v.sessions, "session"))
 	if v.messages > 0 {
 		out += ", " + cli.Count(v.messages, "message") + " handled"
 	}
 	if v.open > 0 {
 		out += fmt.Sprintf("; %d without an end on record: killed, or still running", v.open)
 	}
-	if v.missed > 0 {
-		out += fmt.Sprintf("; %d events were never written, so this is not the whole history", v.missed)
+	if v.Missed > 0 {
+		out += fmt.Sprintf("; %d events were never written, so this is not the whole history", v.Missed)
 	}
 	return out
 }
 
-func well(wrong int) string {
+func Well(wrong int) string {
 	if wrong == 0 {
 		return "all well"
 	}
@@ -160,17 +160,17 @@ type ownership struct {
 	token              uint64
 }
 
-// judgeLines gives the lines to the checkers that also judge simulated runs, and
+// JudgeLines gives the lines to the checkers that also judge simulated runs, and
 // asks what only files can show.
-func judgeLines(lines []seen) *finding {
-	slices.SortStableFunc(lines, func(a, b seen) int {
+func JudgeLines(lines []Line) *finding {
+	slices.SortStableFunc(lines, func(a, b Line) int {
 		if a.Boot != b.Boot {
 			return int(min(max(a.Boot-b.Boot, -1), 1))
 		}
 		return 0
 	})
-	j := &judge{who: map[string]int32{}, part: map[string]int32{}, ends: map[ownership]*seen{}, lease: map[string]int64{},
-		leaders: map[uint64]*seen{}, order: map[ownership]uint64{}, handled: map[ownership]map[uint64]bool{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
+	j := &judge{who: map[string]int32{}, part: map[string]int32{}, ends: map[ownership]*Line{}, lease: map[string]int64{},
+		leaders: map[uint64]*Line{}, order: map[ownership]uint64{}, handled: map[ownership]map[uint64]bool{}, owners: map[string]map[uint64]string{}, runs: map[ownership]int{}}
 	for i := range lines {
 		l := &lines[i]
 		if l.Event == "drained" {
@@ -200,16 +200,16 @@ type judge struct {
 	part    map[string]int32
 	names   []string // by who
 	parts   []string
-	ends    map[ownership]*seen // where it had stopped
+	ends    map[ownership]*Line // where it had stopped
 	lease   map[string]int64    // by session, as far as known
-	leaders map[uint64]*seen    // by term
+	leaders map[uint64]*Line    // by term
 	order   map[ownership]uint64
 	handled map[ownership]map[uint64]bool
 	owners  map[string]map[uint64]string // partition → token → session
 	runs    map[ownership]int
 }
 
-func (j *judge) number(l *seen) {
+func (j *judge) number(l *Line) {
 	if _, ok := j.who[l.Session]; !ok && l.Session != "" {
 		j.who[l.Session] = int32(len(j.names))
 		j.names = append(j.names, plain.Text(l.Member)+" ("+plain.Text(l.Session)+")")
@@ -229,17 +229,17 @@ func (j *judge) whoName(n int32) string {
 
 func (j *judge) partName(n int32) string { return j.parts[n] }
 
-func (j *judge) complain(l *seen, format string, args ...any) {
+func (j *judge) complain(l *Line, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
 			args[i] = plain.Text(text)
 		}
 	}
-	j.v.wrong = append(j.v.wrong, l.where()+": "+fmt.Sprintf(format, args...))
+	j.v.Wrong = append(j.v.Wrong, l.where()+": "+fmt.Sprintf(format, args...))
 }
 
 // see gives one event to the checkers; after the first violation they are blind.
-func (j *judge) see(l *seen, e check.Event) {
+func (j *judge) see(l *Line, e check.Event) {
 	e.At, e.Token = l.Boot, record.Token(l.Token)
 	if l.Session != "" {
 		e.Who = j.who[l.Session]
@@ -254,21 +254,21 @@ func (j *judge) see(l *seen, e check.Event) {
 }
 
 // extend: the lease is known to last until then.
-func (j *judge) extend(l *seen, until int64) {
+func (j *judge) extend(l *Line, until int64) {
 	if until > j.lease[l.Session] {
 		j.lease[l.Session] = until
 		j.see(l, check.Event{Kind: check.Lease, Until: until})
 	}
 }
 
-func (j *judge) take(l *seen) {
+func (j *judge) take(l *Line) {
 	if l.Lease > 0 && l.Event != "drained" && l.Session != "" {
 		j.extend(l, l.Lease)
 	}
 	own := ownership{l.Partition, l.Session, l.Token}
 	switch l.Event {
 	case "missed":
-		j.v.missed += l.N
+		j.v.Missed += l.N
 	case "leader":
 		if was := j.leaders[l.Term]; was != nil && was.Session != l.Session {
 			j.complain(l, "%s leads in term %d, as %s does (%s)", l.Member, l.Term, was.Member, was.where())
@@ -296,9 +296,9 @@ func (j *judge) take(l *seen) {
 
 // grant: the ownership begins. Its lease held at least until it had stopped, or
 // until the lease end that was known then: whichever came first.
-func (j *judge) grant(l *seen, own ownership) {
+func (j *judge) grant(l *Line, own ownership) {
 	if j.runs[own]++; j.runs[own] == 1 {
-		j.v.owned++
+		j.v.Owned++
 	}
 	if j.owners[l.Partition] == nil {
 		j.owners[l.Partition] = map[uint64]string{}
@@ -318,7 +318,7 @@ func (j *judge) grant(l *seen, own ownership) {
 }
 
 // handle: an effect begins. Messages that are numbered come in order.
-func (j *judge) handle(l *seen, own ownership) {
+func (j *judge) handle(l *Line, own ownership) {
 	j.see(l, check.Event{Kind: check.Act})
 	if j.runs[own] == 0 {
 		j.complain(l, "%s handles message %s of %s@%d, which was never granted to it", l.Member, l.Message, l.Partition, l.Token)

@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"cmp"
@@ -123,7 +123,7 @@ func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer,
 	}
 }
 
-func statusCmd() *cobra.Command {
+func StatusCmd() *cobra.Command {
 	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
@@ -166,7 +166,7 @@ func partitionsListCmd() *cobra.Command {
 	return cmd
 }
 
-var phaseWords = map[rota.Phase]string{
+var PhaseWords = map[rota.Phase]string{
 	rota.Sentinel: "at rest", rota.Computing: "about to plan", rota.Changing: "partitions are changing hands",
 }
 
@@ -182,7 +182,7 @@ func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time)
 	if st.Leader != "" {
 		leader = st.LeaderName() + " leads (term " + fmt.Sprint(st.Term) + ")"
 	}
-	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, lastPlan(st, now), phaseWords[st.Phase])
+	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, LastPlan(st, now), PhaseWords[st.Phase])
 	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.Store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
 	printNotes(w, st)
 	fmt.Fprintln(w)
@@ -206,7 +206,7 @@ func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time)
 	return nil
 }
 
-func lastPlan(st *rota.Status, now time.Time) string {
+func LastPlan(st *rota.Status, now time.Time) string {
 	if n := len(st.History); n > 0 && st.History[n-1].Plan == st.Plan {
 		h := st.History[n-1]
 		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.PlanWords(h.Because), "no cause on record"), cli.Ago(now.Sub(h.Time)))
@@ -247,8 +247,8 @@ func printNotes(w io.Writer, st *rota.Status) {
 	}
 }
 
-// memberOrder: those that live first, by name.
-func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
+// MemberOrder: those that live first, by name.
+func MemberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	for _, m := range st.Members {
 		if m.State == "DEAD" || m.State == "LEFT" {
 			ended = append(ended, m)
@@ -265,17 +265,17 @@ func memberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 }
 
 func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
-	live, ended := memberOrder(st)
+	live, ended := MemberOrder(st)
 	tw := cli.Table(w)
 	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\tPID\tSESSION\tLABELS")
 	for _, m := range live {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	for i, m := range ended {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, memberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -286,14 +286,14 @@ func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 	return nil
 }
 
-// deadAfter is how long a member must be silent before others may declare it dead.
-func deadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: lease}.W() }
+// DeadAfter is how long a member must be silent before others may declare it dead.
+func DeadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: lease}.W() }
 
-func memberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
+func MemberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
 	out := strings.ToLower(m.State)
 	switch {
-	case silent(m, now):
-		out = fmt.Sprintf("silent, dead after %.1f s", deadAfter(m.Lease).Seconds())
+	case Silent(m, now):
+		out = fmt.Sprintf("silent, dead after %.1f s", DeadAfter(m.Lease).Seconds())
 	case m.State == "LIVE" && m.Session == st.Leader:
 		out = "leads"
 	case m.State == "LIVE" && !m.Planned:
@@ -335,7 +335,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if !p.Since.IsZero() {
 			since = cli.Ago(now.Sub(p.Since))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, partitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.PlanWords(p.Because), "-"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, PartitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.PlanWords(p.Because), "-"))
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}
@@ -353,15 +353,15 @@ func waitOf(st *rota.Status, name string) (rota.Wait, bool) {
 	return rota.Wait{}, false
 }
 
-// silent tells whether a live member's heartbeat is overdue.
-func silent(m *rota.MemberInfo, now time.Time) bool {
+// Silent tells whether a live member's heartbeat is overdue.
+func Silent(m *rota.MemberInfo, now time.Time) bool {
 	return m.State == "LIVE" && now.Sub(m.Sent) > m.Heartbeat*3/2
 }
 
-func partitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) string {
+func PartitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) string {
 	owner := slices.IndexFunc(st.Members, func(m rota.MemberInfo) bool { return m.Session == p.Owner })
 	switch w, waits := waitOf(st, p.Name); {
-	case owner >= 0 && silent(&st.Members[owner], now):
+	case owner >= 0 && Silent(&st.Members[owner], now):
 		return "owner silent"
 	case p.State == "OWNED" && waits:
 		return "starting"

@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func groupCmd() *cobra.Command {
+func GroupCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group",
 		Short: "Find out what is wrong with a group's records, and mend it",
@@ -265,7 +265,7 @@ func (s *survey) memberTroubles(m *record.Member, now time.Time, tell teller) {
 			"this one ends when it cannot beat any more", "start it again")
 	}
 	silence := now.Sub(time.UnixMilli(m.Sent))
-	left := deadAfter(m.Lease) - silence
+	left := DeadAfter(m.Lease) - silence
 	dead := "rota declare-dead, if its process is gone for good: see its --help"
 	switch {
 	case left <= 0:

@@ -1,4 +1,4 @@
-package main
+package ops
 
 import (
 	"encoding/json"
@@ -16,9 +16,9 @@ import (
 
 // tale makes event lines of a terse story: "at event member partition@token
 // lease", times in ms; a dash leaves something out.
-func tale(t testing.TB, story string) []seen {
+func tale(t testing.TB, story string) []Line {
 	t.Helper()
-	var out []seen
+	var out []Line
 	for text := range strings.Lines(story) {
 		f := strings.Fields(text)
 		if len(f) == 0 {
@@ -43,7 +43,7 @@ func tale(t testing.TB, story string) []seen {
 		} else if len(f) > 5 {
 			l.Message = f[5]
 		}
-		out = append(out, seen{l, "tale", len(out) + 1})
+		out = append(out, Line{l, "tale", len(out) + 1})
 	}
 	return out
 }
@@ -65,35 +65,35 @@ const soundTale = `
 `
 
 func TestASoundHistoryIsAllWell(t *testing.T) {
-	v := judgeLines(tale(t, soundTale))
-	if len(v.wrong) > 0 || v.owned != 2 || v.messages != 3 || v.open != 0 {
+	v := JudgeLines(tale(t, soundTale))
+	if len(v.Wrong) > 0 || v.Owned != 2 || v.messages != 3 || v.open != 0 {
 		t.Errorf("%+v", v)
 	}
 }
 
 func TestWhatComesAgainIsInOrder(t *testing.T) {
-	v := judgeLines(tale(t, `
+	v := JudgeLines(tale(t, `
 		100  grant   c1 q0@1 5000
 		200  handle  c1 q0@1 5000 S-1
 		300  handle  c1 q0@1 5000 S-2
 		400  handle  c1 q0@1 5000 S-1
 		500  handle  c1 q0@1 5000 S-2
 		600  handle  c1 q0@1 5000 S-3`))
-	if len(v.wrong) > 0 {
-		t.Error(v.wrong)
+	if len(v.Wrong) > 0 {
+		t.Error(v.Wrong)
 	}
 }
 
 // A frozen member says late that it stopped; its lease was over long before.
 func TestALateStopAfterTheLeaseIsAllWell(t *testing.T) {
-	v := judgeLines(tale(t, `
+	v := JudgeLines(tale(t, `
 		100   grant   c1 q0@1 5000
 		5300  grant   c2 q0@2 10000
 		5400  handle  c2 q0@2 10000 1
 		9000  drained c1 q0@1 5000
 		9100  drained c2 q0@2 10000`))
-	if len(v.wrong) > 0 {
-		t.Error(v.wrong)
+	if len(v.Wrong) > 0 {
+		t.Error(v.Wrong)
 	}
 }
 
@@ -143,16 +143,16 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 			100  accept  c2 q0@2 -
 			200  accept  c1 q0@1 -`, "the sink accepted q0@"},
 	} {
-		v := judgeLines(tale(t, c.story))
-		if len(v.wrong) == 0 || !strings.Contains(v.wrong[0], c.says) || !strings.HasPrefix(v.wrong[0], "tale:") {
-			t.Errorf("%s: found %q, want %q", name, v.wrong, c.says)
+		v := JudgeLines(tale(t, c.story))
+		if len(v.Wrong) == 0 || !strings.Contains(v.Wrong[0], c.says) || !strings.HasPrefix(v.Wrong[0], "tale:") {
+			t.Errorf("%s: found %q, want %q", name, v.Wrong, c.says)
 		}
 	}
 }
 
 func TestCheckExitsByItsVerdict(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name string, lines []seen, tail string) string {
+	write := func(name string, lines []Line, tail string) string {
 		var b strings.Builder
 		for _, l := range lines {
 			text, _ := json.Marshal(l.Line)
@@ -213,8 +213,8 @@ func FuzzEventLine(f *testing.F) {
 			t.Fatalf("its own encoding is refused, or another token: %v\n%s", err, again)
 		}
 		// Whatever was decoded can be judged, twice and beside a sound one.
-		judgeLines([]seen{{l, "f", 1}, {l, "f", 2}})
-		judgeLines(append(tale(t, soundTale), seen{l, "f", 1}))
+		JudgeLines([]Line{{l, "f", 1}, {l, "f", 2}})
+		JudgeLines(append(tale(t, soundTale), Line{l, "f", 1}))
 	})
 }
 
@@ -240,7 +240,7 @@ func FuzzCheckFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		cmd := checkCmd() // by itself: to make all commands would take most of the time
+		cmd := CheckCmd() // by itself: to make all commands would take most of the time
 		cmd.SetOut(&out)
 		err := cmd.RunE(cmd, []string{file})
 		switch _, broken := cli.ExitCode(err, true); {
