@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/agent"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
@@ -43,7 +44,7 @@ act on a partition, and none is idle for longer than it must be.`,
 	}
 	root.AddCommand(
 		upCmd(),
-		runCmd(),
+		agent.RunCmd(),
 		serveCmd(),
 		produceCmd(),
 		ops.StatusCmd(),
@@ -57,7 +58,7 @@ act on a partition, and none is idle for longer than it must be.`,
 		planCmd(),
 		benchCmd(),
 		evidenceCmd(),
-		watchdogCmd(),
+		agent.WatchdogCmd(),
 		cli.VersionCmd(notices),
 	)
 	root.AddCommand(ops.OrderCmds()...)

@@ -165,9 +165,9 @@ func openDir(t *testing.T) string {
 func notAllowedHere(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("ROTA_REQUIRE_REAL") == "1" {
-		t.Fatal(notAllowed + why)
+		t.Fatal(trial.NotAllowed + why)
 	}
-	t.Skip(notAllowed + why)
+	t.Skip(trial.NotAllowed + why)
 }
 
 func needsRoot(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/agent"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -170,7 +171,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	t.Setenv("ROTA_HEARTBEAT", "2s")
 	t.Setenv("ROTA_LEASE", "12s")
 	t.Setenv("ROTA_CONFIG", file)
-	cmd := runCmd()
+	cmd := agent.RunCmd()
 	root := rootCmd()
 	root.AddCommand(cmd)
 	if err := cmd.ParseFlags([]string{"--lease", "13s"}); err != nil {
@@ -234,7 +235,7 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 	}
 	t.Setenv("ROTA_SCRATCH", "mine")
 	t.Setenv("ROTA_TETHER", "true")
-	for _, cmd := range []*cobra.Command{serveCmd(), runCmd()} {
+	for _, cmd := range []*cobra.Command{serveCmd(), agent.RunCmd()} {
 		rootCmd().AddCommand(cmd)
 		if err := cli.ApplySettings(cmd); err != nil {
 			t.Fatal(err)

@@ -22,3 +22,6 @@ func PIDs(text string) (out []int) {
 	}
 	return out
 }
+
+// NotAllowed begins what a test says that this machine does not let be done.
+const NotAllowed = "NOT ALLOWED: "

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func watchdogCmd() *cobra.Command {
+func WatchdogCmd() *cobra.Command {
 	var noCgroup bool
 	cmd := &cobra.Command{
 		Use:     "watchdog",

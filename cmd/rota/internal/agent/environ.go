@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"slices"
@@ -28,8 +28,9 @@ func ownVariables(root *cobra.Command) map[string]bool {
 	return own
 }
 
-// childEnv takes rota's own variables out of an environment.
-func childEnv(env []string, own map[string]bool) []string {
+// ChildEnv takes the variables of all commands below root out of an environment.
+func ChildEnv(env []string, root *cobra.Command) []string {
+	own := ownVariables(root)
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return own[name]

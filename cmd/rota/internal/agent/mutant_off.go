@@ -1,6 +1,6 @@
 //go:build !mutants
 
-package main
+package agent
 
 // Each constant takes one rule out when the build tag `mutants` turns it into a
 // variable. Here they are false and cost nothing.

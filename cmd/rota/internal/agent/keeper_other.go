@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package agent
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func (k *keeper) onEscape(func(string, int, string)) {}
 
 func (k *keeper) run(context.Context, leaseholder, command) error { return errNoKeeper }
 
-func watchdogCmd() *cobra.Command {
+func WatchdogCmd() *cobra.Command {
 	return &cobra.Command{Use: "watchdog", Hidden: true, Args: cobra.NoArgs, Example: "  rota run --handle exec:CMD",
 		RunE: func(*cobra.Command, []string) error { return errNoKeeper }}
 }

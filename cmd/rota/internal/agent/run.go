@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ type memberFlags struct {
 	env                                          []string // what commands inherit
 }
 
-func runCmd() *cobra.Command {
+func RunCmd() *cobra.Command {
 	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
 		settle: 100 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
 	cmd := &cobra.Command{
@@ -69,7 +69,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
   ROTA_LEASE=10s rota run --config rota.yaml          flags, environment, file: in this order`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.env = childEnv(os.Environ(), ownVariables(cmd.Root()))
+			f.env = ChildEnv(os.Environ(), cmd.Root())
 			return runMember(cmd.Context(), f, cmd.Flags().Changed, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

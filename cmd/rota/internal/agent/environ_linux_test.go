@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"os"
@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
-	"github.com/spf13/pflag"
 )
 
 // A rota that was itself started by the handler of another one, with its settings
@@ -56,7 +54,7 @@ func TestCommandsFindNoSettingsAndEachFactOnce(t *testing.T) {
 			t.Errorf("the command finds %s=%q", name, got)
 		}
 	}
-	own := ownVariables(rootCmd())
+	own := ownVariables(agentRoot())
 	for _, entry := range watchdog {
 		if name, _, _ := strings.Cut(entry, "="); own[name] {
 			t.Errorf("the watchdog finds %s", entry)
@@ -64,26 +62,7 @@ func TestCommandsFindNoSettingsAndEachFactOnce(t *testing.T) {
 	}
 }
 
-// Whatever rota reads from its environment is kept from its children.
-func TestEverySettingIsKeptFromChildren(t *testing.T) {
-	root := rootCmd()
-	own := ownVariables(root)
-	env := []string{"PATH=/bin", "ROTATION=1", "MY_ROTA_STORE=x", "ROTA_HOUSE=mine"}
-	kept := slices.Clone(env)
-	for name := range cli.KnownFlags(root) {
-		env = append(env, cli.Variable(name)+"=secret")
-	}
-	for _, name := range []string{"ROTA_CONFIG", "ROTA_TOKEN", "ROTA_SESSION", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT", "ROTA_PARTITION"} {
-		env = append(env, name+"=x")
-	}
-	if got := childEnv(env, own); !slices.Equal(got, kept) {
-		t.Errorf("children find %q, want %q", got, kept)
-	}
-	n := 0
-	cli.EachFlag(root, func(*pflag.Flag) { n++ })
-	if n < 50 {
-		t.Errorf("only %d flags were looked at", n)
-	}
+func TestFactsAreRotasOwn(t *testing.T) {
 	for _, a := range factsOf("g", rota.Message{ID: "1"}) {
 		if !slices.Contains(factKeys, a.key) {
 			t.Errorf("%s is told to commands and not among the variables that are rota's own", a.key)

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"fmt"
@@ -31,15 +31,13 @@ func init() {
 	}
 }
 
-const notAllowed = "NOT ALLOWED: "
-
 // frozenForAWholeRoundOfIDs freezes a rota until its commands have ended and
 // strangers have their ids, and lets it go on: no stranger may die. If the watchdog
 // dies meanwhile, rota has to end by itself what it believes to be its commands.
 func frozenForAWholeRoundOfIDs(dir string, watchdogDies bool) error {
 	syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		return fmt.Errorf(notAllowed+"mount /proc: %w", err)
+		return fmt.Errorf(trial.NotAllowed+"mount /proc: %w", err)
 	}
 	const partitions = 16
 	rota := exec.Command("/proc/self/exe", "run", "--group", "g", "--store", "mem:", "--source", "none:?partitions="+strconv.Itoa(partitions), "--new-group",
@@ -77,7 +75,7 @@ func frozenForAWholeRoundOfIDs(dir string, watchdogDies bool) error {
 	first := commands()
 	rota.Process.Signal(syscall.SIGSTOP)
 	if watchdogDies {
-		if err := wait("rota to be frozen", func() bool { return stopped(rota.Process.Pid) }); err != nil {
+		if err := wait("rota to be frozen", func() bool { return isStopped(rota.Process.Pid) }); err != nil {
 			return err
 		}
 		command, _ := proc.Read(first[0])
@@ -133,7 +131,7 @@ func withID(pid int) (*exec.Cmd, error) {
 		c := exec.Command("sleep", "1000")
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
-			return nil, fmt.Errorf(notAllowed+"%w", err)
+			return nil, fmt.Errorf(trial.NotAllowed+"%w", err)
 		}
 		if err := c.Start(); err != nil {
 			return nil, err
@@ -164,7 +162,7 @@ func inPidNamespace(t *testing.T, dir, what string) {
 			c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 		}
 		out, err = c.CombinedOutput()
-		if c.Process != nil && !strings.Contains(string(out), notAllowed) {
+		if c.Process != nil && !strings.Contains(string(out), trial.NotAllowed) {
 			break
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, "p*")); len(left) > 0 {
@@ -173,14 +171,19 @@ func inPidNamespace(t *testing.T, dir, what string) {
 			}
 		}
 		if c.Process == nil {
-			out = fmt.Appendf(nil, "%sa pid namespace: %v", notAllowed, err)
+			out = fmt.Appendf(nil, "%sa pid namespace: %v", trial.NotAllowed, err)
 		}
 	}
-	if _, why, ok := strings.Cut(string(out), notAllowed); ok {
-		t.Skip(notAllowed + strings.TrimSpace(why))
+	if _, why, ok := strings.Cut(string(out), trial.NotAllowed); ok {
+		t.Skip(trial.NotAllowed + strings.TrimSpace(why))
 	}
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	t.Logf("%s", out)
+}
+
+func isStopped(pid int) bool {
+	s, ok := proc.Read(pid)
+	return ok && s.State == 'T'
 }
