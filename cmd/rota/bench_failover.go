@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/core"
@@ -254,7 +255,7 @@ func (f *failoverFlags) once(ctx context.Context, number int, stderr io.Writer) 
 	if err != nil {
 		return run, err
 	}
-	defer func() { err = errors.Join(err, discard(dir)) }()
+	defer func() { err = errors.Join(err, demo.Discard(dir)) }()
 	before := readUsage()
 	began := time.Now()
 	v, err := newFleet(ctx, f, dir)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/failover"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/line"
@@ -91,7 +92,7 @@ func (v *fleet) spawn(name string, argv []string, out io.Writer) (*benchProc, er
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "ROTA_") && !strings.HasPrefix(kv, "ROTA_TEST_AS=") // what is measured is told by flags
 	})
-	p.cmd.SysProcAttr = childAttr()
+	p.cmd.SysProcAttr = demo.ChildAttr()
 	errs, err := os.Create(p.errs)
 	if err != nil {
 		return nil, err
@@ -180,12 +181,12 @@ func (v *fleet) fill(ctx context.Context) error {
 		v.feed = lineFeeder{v.server.tether}
 		return v.topUp()
 	}
-	p, err := newProducer(ctx, v.source(), "")
+	p, err := demo.NewProducer(ctx, v.source(), "")
 	if err != nil {
 		return err
 	}
 	v.feed = &streamFeeder{p}
-	_, err = p.js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 3 * backlog})
+	_, err = p.MakeStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 3 * backlog})
 	if err != nil {
 		return fmt.Errorf("make the stream: %w", err)
 	}
@@ -210,18 +211,18 @@ func (v *fleet) topUp() error {
 }
 
 // streamFeeder publishes to JetStream.
-type streamFeeder struct{ *producer }
+type streamFeeder struct{ to *demo.Producer }
 
 func (s *streamFeeder) publish(partition, n int) error {
-	s.next = partition
 	for range n {
-		if err := s.producer.publish([]byte("a message")); err != nil {
+		if err := s.to.PublishTo(partition, []byte("a message")); err != nil {
 			return err
 		}
-		s.next = partition
 	}
 	return nil
 }
+
+func (s *streamFeeder) Close() { s.to.Close() }
 
 // lineFeeder asks the server to publish.
 type lineFeeder struct{ w io.Writer }
@@ -323,10 +324,10 @@ func (v *fleet) poll() error {
 			continue
 		}
 		if !p.asked {
-			return fmt.Errorf("member %s has ended by itself: %s\n%s", p.name, howEnded(p.cmd.ProcessState, nil), p.words())
+			return fmt.Errorf("member %s has ended by itself: %s\n%s", p.name, demo.HowEnded(p.cmd.ProcessState, nil), p.words())
 		}
 		p.told = true
-		if err := v.tell(line.Gone, p.name, p.at, howEnded(p.cmd.ProcessState, nil)); err != nil {
+		if err := v.tell(line.Gone, p.name, p.at, demo.HowEnded(p.cmd.ProcessState, nil)); err != nil {
 			return err
 		}
 	}

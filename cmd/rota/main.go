@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/agent"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/spf13/cobra"
 )
@@ -43,10 +44,10 @@ act on a partition, and none is idle for longer than it must be.`,
   rota completion bash     completion for your shell`,
 	}
 	root.AddCommand(
-		upCmd(),
+		demo.UpCmd(),
 		agent.RunCmd(),
-		serveCmd(),
-		produceCmd(),
+		demo.ServeCmd(),
+		demo.ProduceCmd(),
 		ops.StatusCmd(),
 		ops.ExplainCmd(),
 		ops.PartitionsCmd(),

@@ -308,7 +308,7 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 					t.Error("root: ", line)
 				}
 			}
-			if code, _, stderr := rotaRuns(t.Context(), "status", "--dir", data, "--group", demoGroup); code != 0 && !strings.Contains(stderr, "there is no group") {
+			if code, _, stderr := rotaRuns(t.Context(), "status", "--dir", data, "--group", "demo"); code != 0 && !strings.Contains(stderr, "there is no group") {
 				t.Errorf("after it: exit %d, %q", code, stderr)
 			}
 			select {

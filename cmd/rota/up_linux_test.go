@@ -35,7 +35,7 @@ type groupWait struct{ Partition string }
 // status reads the group of a folder.
 func status(t *testing.T, dir string) (st groupStatus) {
 	t.Helper()
-	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, connect.DefaultDir), "--group", demoGroup)
+	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, connect.DefaultDir), "--group", "demo")
 	if code != 0 {
 		return st
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/agent"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -165,7 +166,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("ROTA_PARTITION", "orders.3") // as in a command that a member runs
-	if p := produceCmd(); cli.ApplySettings(p) != nil || p.Flag("partition").Value.String() != "" {
+	if p := demo.ProduceCmd(); cli.ApplySettings(p) != nil || p.Flag("partition").Value.String() != "" {
 		t.Error("rota produce takes the partition of the command it runs in")
 	}
 	t.Setenv("ROTA_HEARTBEAT", "2s")
@@ -235,7 +236,7 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 	}
 	t.Setenv("ROTA_SCRATCH", "mine")
 	t.Setenv("ROTA_TETHER", "true")
-	for _, cmd := range []*cobra.Command{serveCmd(), agent.RunCmd()} {
+	for _, cmd := range []*cobra.Command{demo.ServeCmd(), agent.RunCmd()} {
 		rootCmd().AddCommand(cmd)
 		if err := cli.ApplySettings(cmd); err != nil {
 			t.Fatal(err)

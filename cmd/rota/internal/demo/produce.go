@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func produceCmd() *cobra.Command {
+func ProduceCmd() *cobra.Command {
 	var source, dir string
 	var partition string
 	rate, howMany, size := 0, 0, 64
@@ -51,7 +51,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 			if len(values) > 0 && (rate > 0 || howMany > 0) {
 				return cli.Usagef("values, or --count and --rate: not both")
 			}
-			p, err := newProducer(cmd.Context(), source, partition)
+			p, err := NewProducer(cmd.Context(), source, partition)
 			if err != nil {
 				return err
 			}
@@ -85,8 +85,8 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 	return cmd
 }
 
-// A producer publishes to the partitions of one source.
-type producer struct {
+// A Producer publishes to the partitions of one source.
+type Producer struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	subjects []string
@@ -95,7 +95,7 @@ type producer struct {
 	bad      chan error
 }
 
-func newProducer(ctx context.Context, source, partition string) (*producer, error) {
+func NewProducer(ctx context.Context, source, partition string) (*Producer, error) {
 	q := cli.Parameters(source)
 	if _, err := connect.OpenSource(source); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func newProducer(ctx context.Context, source, partition string) (*producer, erro
 	if q.Get("stream") == "" {
 		return nil, cli.Usagef("--source %s: nothing can be published there", cli.Redact(source))
 	}
-	p := &producer{bad: make(chan error, 1)}
+	p := &Producer{bad: make(chan error, 1)}
 	n, _ := strconv.Atoi(q.Get("partitions"))
 	for i := range n {
 		p.subjects = append(p.subjects, strings.Replace(q.Get("subject"), "*", strconv.Itoa(i), 1))
@@ -134,16 +134,26 @@ func newProducer(ctx context.Context, source, partition string) (*producer, erro
 	return p, nil
 }
 
-func (p *producer) Close() { p.nc.Close() }
+func (p *Producer) Close() { p.nc.Close() }
 
-func (p *producer) publish(value []byte) error {
+// MakeStream makes the stream that it publishes to.
+func (p *Producer) MakeStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	return p.js.CreateStream(ctx, cfg)
+}
+
+// publish publishes to all partitions in turn.
+func (p *Producer) publish(value []byte) error {
+	p.next++
+	return p.PublishTo(p.next-1, value)
+}
+
+func (p *Producer) PublishTo(partition int, value []byte) error {
 	select {
 	case err := <-p.bad:
 		return fmt.Errorf("publish: %w", err)
 	default:
 	}
-	subject := p.subjects[p.next%len(p.subjects)]
-	p.next++
+	subject := p.subjects[partition%len(p.subjects)]
 	if _, err := p.js.PublishAsync(subject, value, jetstream.WithStallWait(connect.StoreTime)); err != nil {
 		return fmt.Errorf("publish to %s: %w", subject, err)
 	}
@@ -152,7 +162,7 @@ func (p *producer) publish(value []byte) error {
 }
 
 // flush waits until everything was acknowledged.
-func (p *producer) flush() error {
+func (p *Producer) flush() error {
 	select {
 	case <-p.js.PublishAsyncComplete():
 	case <-time.After(connect.StoreTime):
@@ -166,7 +176,7 @@ func (p *producer) flush() error {
 	}
 }
 
-func (p *producer) lines(r io.Reader) error {
+func (p *Producer) lines(r io.Reader) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
@@ -178,7 +188,7 @@ func (p *producer) lines(r io.Reader) error {
 }
 
 // steady publishes at an even rate, until ctx ends or there were enough.
-func (p *producer) steady(ctx context.Context, rate, most, size int) error {
+func (p *Producer) steady(ctx context.Context, rate, most, size int) error {
 	began := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"os"
@@ -7,11 +7,11 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/proc"
 )
 
-// childAttr shields a member from the terminal's Ctrl-C, which is the
+// ChildAttr shields a member from the terminal's Ctrl-C, which is the
 // supervisor's to hear, and wakes it, should it be frozen, when the supervisor is
 // gone: it then finds its tether cut and leaves. The kernel sends that signal
 // when the thread ends that started the member: see supervisor.spawn.
-func childAttr() *syscall.SysProcAttr {
+func ChildAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGCONT}
 }
 

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func serveCmd() *cobra.Command {
+func ServeCmd() *cobra.Command {
 	var dir, listen, user, passwordFile, tokenFile, cert, key, ca, scratch string
 	var tether, open bool
 	cmd := &cobra.Command{
@@ -98,7 +98,7 @@ certificate; with --ca it also asks members for theirs.`,
 			}
 			if scratch != "" && cmd.Context().Err() == nil { // nobody else is left to do it, or to read a word
 				s.Close()
-				return discard(scratch)
+				return Discard(scratch)
 			}
 			fmt.Fprintln(w, "ended")
 			return nil
@@ -133,8 +133,8 @@ func lastToGo(ctx context.Context, stdin io.Reader) context.Context {
 	return ctx
 }
 
-// discard removes a folder that others may still be writing to.
-func discard(dir string) (err error) {
+// Discard removes a folder that others may still be writing to.
+func Discard(dir string) (err error) {
 	for range 50 {
 		if err = os.RemoveAll(dir); err == nil {
 			return nil

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -75,7 +75,7 @@ func newSupervisor(args ...string) (*supervisor, error) {
 func (s *supervisor) start(name string) (*child, error) {
 	c := &child{name: name, cmd: exec.Command(s.exe, append(append([]string{"run"}, s.args...), "--name", name)...)}
 	c.cmd.Env = memberEnv(os.Environ())
-	c.cmd.SysProcAttr = childAttr()
+	c.cmd.SysProcAttr = ChildAttr()
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *supervisor) start(name string) (*child, error) {
 		s.mu.Lock()
 		c.over = true
 		s.mu.Unlock()
-		s.events <- happening{c: c, end: howEnded(c.cmd.ProcessState, err)}
+		s.events <- happening{c: c, end: HowEnded(c.cmd.ProcessState, err)}
 	})
 	return c, nil
 }
@@ -153,7 +153,7 @@ func (s *supervisor) readWords(c *child, r io.Reader) {
 	}
 }
 
-func howEnded(st *os.ProcessState, err error) string {
+func HowEnded(st *os.ProcessState, err error) string {
 	if st == nil {
 		return fmt.Sprint("it could not be waited for: ", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 	demoStream = "DEMO"
 )
 
-func upCmd() *cobra.Command {
+func UpCmd() *cobra.Command {
 	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: connect.DefaultDir}
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -124,8 +124,8 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 
 // producer makes the stream and whoever fills it. Old messages go by themselves,
 // so that the folder does not grow for ever.
-func (f *upFlags) producer(ctx context.Context, source string) (*producer, error) {
-	p, err := newProducer(ctx, "embed:"+f.dir+"?"+source, "")
+func (f *upFlags) producer(ctx context.Context, source string) (*Producer, error) {
+	p, err := NewProducer(ctx, "embed:"+f.dir+"?"+source, "")
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (f *upFlags) producer(ctx context.Context, source string) (*producer, error
 }
 
 // live starts the members and shows them until ctx ends; then all leave.
-func (f *upFlags) live(ctx context.Context, sup *supervisor, p *producer, v *live) error {
+func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live) error {
 	for i := range f.members {
 		if _, err := sup.start(fmt.Sprintf("c%d", i+1)); err != nil {
 			return errors.Join(err, v.end(sup, nil))
@@ -174,7 +174,7 @@ func (f *upFlags) live(ctx context.Context, sup *supervisor, p *producer, v *liv
 }
 
 // publish keeps the stream under load, whatever happens to it meanwhile.
-func (f *upFlags) publish(ctx context.Context, p *producer, troubles chan<- error) {
+func (f *upFlags) publish(ctx context.Context, p *Producer, troubles chan<- error) {
 	for f.rate > 0 && ctx.Err() == nil {
 		p.sent = 0 // the rate counts from now
 		if err := p.steady(ctx, f.rate, 0, 64); err != nil {

@@ -1,13 +1,13 @@
 //go:build !linux
 
-package main
+package demo
 
 import (
 	"os"
 	"syscall"
 )
 
-func childAttr() *syscall.SysProcAttr { return nil }
+func ChildAttr() *syscall.SysProcAttr { return nil }
 
 func stopped(int) bool { return false }
 
