@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/spf13/cobra"
 )
@@ -54,11 +55,11 @@ act on a partition, and none is idle for longer than it must be.`,
 		ops.GroupCmd(),
 		ops.DeclareDeadCmd(),
 		ops.CheckCmd(),
-		simCmd(),
-		exploreCmd(),
-		planCmd(),
-		benchCmd(),
-		evidenceCmd(),
+		lab.SimCmd(),
+		lab.ExploreCmd(),
+		lab.PlanCmd(),
+		lab.BenchCmd(),
+		lab.EvidenceCmd(),
 		agent.WatchdogCmd(),
 		cli.VersionCmd(notices),
 	)

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/plain"
 )
@@ -14,7 +14,7 @@ import (
 // docs/performance.md tells of every event, of what it was measured on, and of
 // whom it is compared with.
 func TestPerformancePageIsWhole(t *testing.T) {
-	b, err := os.ReadFile("../../docs/performance.md")
+	b, err := os.ReadFile("../../../../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 // docs/evidence.md speaks of every configuration and every defect there is, and
 // of none that was cut, broken or missed.
 func TestEvidenceIsWhole(t *testing.T) {
-	b, err := os.ReadFile("../../docs/evidence.md")
+	b, err := os.ReadFile("../../../../docs/evidence.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package lab
 
 // Elsewhere nothing is measured that needs these.
 

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -52,9 +52,7 @@ func TestWrongFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 
 // invoke runs the program as a shell would.
 func invoke(ctx context.Context, args string) (code int, stdout, stderr string) {
-	var out, err strings.Builder
-	code = run(ctx, strings.Fields(args), &out, &err)
-	return code, out.String(), err.String()
+	return rotaRuns(ctx, strings.Fields(args)...)
 }
 
 func TestSimJSONIsTheReportAlone(t *testing.T) {

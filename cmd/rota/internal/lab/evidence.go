@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"bufio"
@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// evidenceCmd makes docs/evidence.md of what scripts/evidence.sh has run. Nobody
+// EvidenceCmd makes docs/evidence.md of what scripts/evidence.sh has run. Nobody
 // else needs it.
-func evidenceCmd() *cobra.Command {
+func EvidenceCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "evidence FOLDER",
 		Short:   "Write docs/evidence.md of the figures in a folder",

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
-	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/spf13/cobra"

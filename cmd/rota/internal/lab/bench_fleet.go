@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
-	"github.com/rota-dev/rota/cmd/rota/internal/failover"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/line"
 )

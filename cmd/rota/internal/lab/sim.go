@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ type simFlags struct {
 	mutants                               bool
 }
 
-func simCmd() *cobra.Command {
+func SimCmd() *cobra.Command {
 	f := &simFlags{schedules: 20000, seed: 1, members: 4, partitions: 6, output: "table"}
 	cmd := &cobra.Command{
 		Use:   "sim",

@@ -1,8 +1,8 @@
-package main
+package lab
 
 import "github.com/spf13/cobra"
 
-func benchCmd() *cobra.Command {
+func BenchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure, and compare with what others do",

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/bench"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab/bench"
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/spf13/cobra"
 )
@@ -23,7 +23,7 @@ type planFlags struct {
 	members                  int
 }
 
-func planCmd() *cobra.Command {
+func PlanCmd() *cobra.Command {
 	f := &planFlags{output: "table", price: plan.DefaultPrice, strategies: []string{"pack", "spread", "range"}}
 	cmd := &cobra.Command{
 		Use:   "plan --trace FILE --capacity NUMBER",

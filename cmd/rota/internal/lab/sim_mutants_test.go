@@ -1,6 +1,6 @@
 //go:build mutants
 
-package main
+package lab
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type exploreFlags struct {
 	output      string
 }
 
-func exploreCmd() *cobra.Command {
+func ExploreCmd() *cobra.Command {
 	f := &exploreFlags{output: "table"}
 	cmd := &cobra.Command{
 		Use:   "explore [CONFIGURATION...]",
