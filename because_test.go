@@ -13,10 +13,10 @@ import (
 // A sentence is for people: what a program decides by is in the event's other
 // fields, so that a sentence can be improved without breaking anything.
 var readsBecause = map[string]string{
-	"tell.go":               "logs it, and keeps it for the record of conditions",
-	"internal/line/line.go": "writes it into the event line",
-	"internal/line/say.go":  "prints it",
-	"cmd/rota/live.go":      "prints it",
+	"tell.go":                        "logs it, and keeps it for the record of conditions",
+	"internal/line/line.go":          "writes it into the event line",
+	"internal/line/say.go":           "prints it",
+	"cmd/rota/internal/demo/live.go": "prints it",
 
 	// Tests of the sentences themselves: what a person reads names the value and the cause.
 	"config_test.go":                    "partitions that are not served are named",

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/internal/clock"
 )
 
@@ -95,11 +98,11 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 		code         int
 		story        []string
 	}{
-		{"healed", "30s", true, exitFenced, []string{"store_lost", "stop", "stopped", "lapsed", "store_back", "fenced"}},
-		{"never healed", "0s", false, exitOrphaned, []string{"store_lost", "stop", "stopped", "orphaned"}},
+		{"healed", "30s", true, cli.ExitFenced, []string{"store_lost", "stop", "stopped", "lapsed", "store_back", "fenced"}},
+		{"never healed", "0s", false, cli.ExitOrphaned, []string{"store_lost", "stop", "stopped", "orphaned"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			address := freePort(t)
+			address := trial.FreePort(t)
 			y := newYard(t, "--listen", address)
 			key := filepath.Join(y.data(), "rota.nkey")
 			seed, err := os.ReadFile(key)
@@ -114,22 +117,22 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 				y.member(n, flags...)
 			}
 			c5 := y.member("c5", append(flags, "--orphan", c.orphan, "--store", "nats://"+s.Addr().String()+"?sync=always&nkey="+key)...)
-			until(t, "two each", func() bool {
+			trial.Until(t, "two each", func() bool {
 				return mapIs(spreadOf(y), map[string]int{"c1": 2, "c2": 2, "c3": 2, "c4": 2, "c5": 2})
 			})
 			cut := int64(clock.Boot())
 			s.Cut()
-			until(t, "everything elsewhere", func() bool {
+			trial.Until(t, "everything elsewhere", func() bool {
 				sp := spreadOf(y)
 				return len(sp) == 4 && sp["c1"]+sp["c2"]+sp["c3"]+sp["c4"] == 10
 			})
 			if c.heal {
 				s.Heal()
 			}
-			if code := c5.code(); code != c.code {
+			if code := c5.Code(); code != c.code {
 				t.Errorf("exit %d, want %d", code, c.code)
 			}
-			if strings.Contains(c5.err.String(), strings.TrimSpace(string(seed))) {
+			if strings.Contains(c5.Err.String(), strings.TrimSpace(string(seed))) {
 				t.Error("it tells a secret")
 			}
 			var files []string
@@ -137,7 +140,7 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 				files = append(files, filepath.Join(y.dir, n+".jsonl"))
 			}
 			y.must(append([]string{"check"}, files...)...)
-			lines, err := readLines(files[4])
+			lines, err := ops.ReadLines(files[4])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,10 +150,10 @@ func TestS0_05_CutOffProcessStopsFirstAndEndsItself(t *testing.T) {
 					told = append(told, l.Event)
 				}
 			}
-			in(t, strings.Join(told, " "), c.story...)
+			trial.In(t, strings.Join(told, " "), c.story...)
 			plans := 0
 			for _, f := range files[:4] {
-				lines, err := readLines(f)
+				lines, err := ops.ReadLines(f)
 				if err != nil {
 					t.Fatal(err)
 				}

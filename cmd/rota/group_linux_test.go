@@ -11,13 +11,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
 )
 
 // store is the yard's, for what no command would write.
 func (y *yard) store() rota.Store {
 	y.t.Helper()
-	st, err := openStore("folder:" + y.data())
+	st, err := connect.OpenStore("folder:" + y.data())
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestResetWhileMembersRun(t *testing.T) {
 	for name := range names {
 		y.member(name, flags...)
 	}
-	until(t, "two each", func() bool { return mapIs(spreadOf(y), names) })
+	trial.Until(t, "two each", func() bool { return mapIs(spreadOf(y), names) })
 	sessions := func() map[string]string {
 		out := map[string]string{}
 		for _, m := range parseStatus(t, y.must("status", "-o", "json")).Members {
@@ -61,21 +65,21 @@ func TestResetWhileMembersRun(t *testing.T) {
 	before, old := sessions(), readPlan(t, store)
 
 	code, stdout, stderr := y.rota("group", "reset")
-	in(t, stdout, "g/plan", "6 of 6 partitions have an owner", "every session ends once")
-	if code != exitUndone || stderr != "rota: nothing was done; --yes does it\n" || readPlan(t, store).Gen != old.Gen {
+	trial.In(t, stdout, "g/plan", "6 of 6 partitions have an owner", "every session ends once")
+	if code != cli.ExitUndone || stderr != "rota: nothing was done; --yes does it\n" || readPlan(t, store).Gen != old.Gen {
 		t.Errorf("without leave: exit %d, %q", code, stderr)
 	}
 
 	began := time.Now()
 	var did struct {
 		Done  bool
-		Steps []step
+		Steps []struct{ Key string }
 	}
 	if err := json.Unmarshal([]byte(y.must("group", "reset", "--yes", "-o", "json", "--why", "a test")), &did); err != nil || !did.Done || len(did.Steps) != 1 {
 		t.Errorf("%v: %+v", err, did)
 	}
-	until(t, "two each again", func() bool { return !readPlan(t, store).Hold && mapIs(spreadOf(y), names) })
-	if took := time.Since(began); took < deadAfter(3*time.Second) {
+	trial.Until(t, "two each again", func() bool { return !readPlan(t, store).Hold && mapIs(spreadOf(y), names) })
+	if took := time.Since(began); took < (core.Timing{Lease: 3 * time.Second}).W() {
 		t.Errorf("all ran again after %v, though leases last 3 s", took)
 	}
 	for name, s := range sessions() {
@@ -118,9 +122,9 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	flags := []string{"--source", "none:?partitions=4", "--own", "exec:sleep 1000"}
 	// The one with the long lease comes first: it takes in those with shorter ones.
 	long := y.member("long", append(flags, "--lease", "10m", "--heartbeat", "1s", "--drain", "2m")...)
-	until(t, "four", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 4}) })
+	trial.Until(t, "four", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 4}) })
 	y.member("c1", flags...)
-	until(t, "two each", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 2, "c1": 2}) })
+	trial.Until(t, "two each", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 2, "c1": 2}) })
 	session := ""
 	for _, m := range parseStatus(t, y.must("status", "-o", "json")).Members {
 		if m.Name == "long" {
@@ -131,7 +135,7 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	lives := func(says string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := y.rota(append([]string{"declare-dead"}, args...)...)
-		if code == 0 || code == exitUndone || !strings.Contains(stderr, says) {
+		if code == 0 || code == cli.ExitUndone || !strings.Contains(stderr, says) {
 			t.Errorf("declare-dead %v: exit %d, %q\n%s", args, code, stderr, stdout)
 		}
 		e, err := store.Get(t.Context(), "g/member/"+session)
@@ -148,11 +152,11 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	long.Process.Signal(syscall.SIGSTOP)
 	lives("long lives: its process runs on this machine", "long", "--yes") // a frozen one acts again when it wakes
 	long.Process.Kill()
-	<-long.exited
+	<-long.Exited
 
 	code, stdout, stderr := y.rota("declare-dead", "long")
-	in(t, stdout, "g/member/"+session, "it did not beat while this command looked", "2 partitions get other owners at once", "only a sink that checks tokens")
-	if code != exitUndone || stderr != "rota: nothing was done; --yes does it\n" {
+	trial.In(t, stdout, "g/member/"+session, "it did not beat while this command looked", "2 partitions get other owners at once", "only a sink that checks tokens")
+	if code != cli.ExitUndone || stderr != "rota: nothing was done; --yes does it\n" {
 		t.Errorf("without leave: exit %d, %q", code, stderr)
 	}
 	if got := spreadOf(y); !mapIs(got, map[string]int{"long": 2, "c1": 2}) {
@@ -160,9 +164,9 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	}
 	began := time.Now()
 	y.must("declare-dead", "long", "--yes", "--why", "killed")
-	until(t, "all four at c1", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 4}) })
+	trial.Until(t, "all four at c1", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 4}) })
 	t.Logf("free after %v", time.Since(began))
-	in(t, y.must("declare-dead", "long", "--yes"), "has ended already: its record says DEAD")
+	trial.In(t, y.must("declare-dead", "long", "--yes"), "has ended already: its record says DEAD")
 }
 
 // TestAKeyThatRotaCannotNameIsLeftToOthers: NATS takes more letters than rota.
@@ -170,22 +174,22 @@ func TestAKeyThatRotaCannotNameIsLeftToOthers(t *testing.T) {
 	y := newYard(t)
 	y.member("c1", "--source", "none:?partitions=1", "--own", "exec:sleep 1000")
 	y.says("nothing is wrong", "group", "check")
-	nc, err := dialNATS(t.Context(), "embed:"+y.data())
+	nc, err := connect.Dial(t.Context(), "embed:"+y.data())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := nc.Request("$KV.rota.g.x=y", []byte("junk"), patience); err != nil {
+	if _, err := nc.Request("$KV.rota.g.x=y", []byte("junk"), trial.Patience); err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"check", "repair"} {
-		if code, stdout, stderr := y.rota("group", verb); code != exitUndone || stderr != "" || !strings.Contains(stdout, "g/x=y") || !strings.Contains(stdout, "the store's own tools") {
+		if code, stdout, stderr := y.rota("group", verb); code != cli.ExitUndone || stderr != "" || !strings.Contains(stdout, "g/x=y") || !strings.Contains(stdout, "the store's own tools") {
 			t.Errorf("%s: exit %d, %q\n%s", verb, code, stderr, stdout)
 		}
 	}
 	h := nats.NewMsg("$KV.rota.g.x=y") // as nats kv del does
 	h.Header.Set("KV-Operation", "DEL")
-	if _, err := nc.RequestMsg(h, patience); err != nil {
+	if _, err := nc.RequestMsg(h, trial.Patience); err != nil {
 		t.Fatal(err)
 	}
 	y.says("nothing is wrong", "group", "check")

@@ -3,61 +3,30 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	_ "embed"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
-	"strings"
-	"syscall"
 
-	"github.com/rota-dev/rota/internal/plain"
+	"github.com/rota-dev/rota/cmd/rota/internal/agent"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
+	"github.com/rota-dev/rota/cmd/rota/internal/lab"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
-func main() {
-	if err := notSetuid(); err != nil {
-		refuse(err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+// notices are the licences of what others have made and this binary contains, as
+// make notices has found them.
+//
+//go:embed THIRD-PARTY-NOTICES
+var notices string
 
-// A silentExit ends with a code and without a message: what there is to say has
-// been said.
-type silentExit int
+func main() { cli.Main(run) }
 
-func (e silentExit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
-
-// run is the whole program but for the process around it: it prints an error
-// once and says with which code to exit.
+// run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := rootCmd()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	addDefaults(root)
-
-	began := false
-	prepare(root, func() { began = true })
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	if code, silent := errors.AsType[silentExit](err); silent {
-		return int(code)
-	}
-	fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
-	if coded, ok := errors.AsType[codedError](err); ok {
-		return coded.code
-	}
-	if _, usage := errors.AsType[usageError](err); usage || !began {
-		return exitUsage
-	}
-	return exitFailed
+	return cli.Run(ctx, rootCmd(), connect.WarnOfExposed, args, stdout, stderr)
 }
 
 func rootCmd() *cobra.Command {
@@ -74,120 +43,32 @@ act on a partition, and none is idle for longer than it must be.`,
   rota bench failover      how long partitions wait when members come, go and die
   rota help sim            more about one command
   rota completion bash     completion for your shell`,
-		SilenceErrors: true, // run prints them, once
-		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			return usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, redactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
-		}
-		return usagef("%v; see %s --help", err, cmd.CommandPath())
-	})
 	root.AddCommand(
-		upCmd(),
-		runCmd(),
-		serveCmd(),
-		produceCmd(),
-		statusCmd(),
-		explainCmd(),
-		partitionsCmd(),
-		groupCmd(),
-		declareDeadCmd(),
-		checkCmd(),
-		simCmd(),
-		exploreCmd(),
-		planCmd(),
-		benchCmd(),
-		evidenceCmd(),
-		watchdogCmd(),
-		versionCmd(),
+		demo.UpCmd(),
+		agent.RunCmd(),
+		demo.ServeCmd(),
+		demo.ProduceCmd(),
+		ops.StatusCmd(),
+		ops.ExplainCmd(),
+		ops.PartitionsCmd(),
+		ops.GroupCmd(),
+		ops.DeclareDeadCmd(),
+		ops.CheckCmd(),
+		lab.SimCmd(),
+		lab.ExploreCmd(),
+		lab.PlanCmd(),
+		lab.BenchCmd(),
+		lab.EvidenceCmd(),
+		agent.WatchdogCmd(),
+		cli.VersionCmd(notices),
 	)
-	root.AddCommand(orderCmds()...)
+	root.AddCommand(ops.OrderCmds()...)
 	root.PersistentFlags().String("config", "", "read settings from this YAML file: lease: 5s for --lease 5s; ROTA_LEASE wins over it, a flag over both")
 	root.PersistentFlags().BoolFunc("shared-folder", "use a folder that belongs to another user or that others may write to; they can replace what is in it", func(v string) error {
 		on, err := strconv.ParseBool(v)
-		sharedFolder.Store(on)
+		connect.SharedFolder.Store(on)
 		return err
 	})
 	return root
-}
-
-// addDefaults adds cobra's own commands, which take note of where to print when
-// they are made.
-func addDefaults(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = knownTopic
-	}
-}
-
-// A usageError is the caller's mistake. Commands return one when only they can
-// see it; whatever cobra refuses before a command begins counts as one too.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
-
-// prepare makes every command of the tree call began when its own work starts.
-// A command that only holds others prints its help, and refuses what it does
-// not know; cobra by itself would print help and report success.
-func prepare(cmd *cobra.Command, began func()) {
-	if cmd.HasSubCommands() && !cmd.Runnable() {
-		cmd.Args = knownCommand
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		cmd.DisableFlagsInUseLine = true
-		cmd.SuggestionsMinimumDistance = 2
-	}
-	if args := cmd.Args; args != nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
-		cmd.Args = func(cmd *cobra.Command, given []string) error {
-			err := args(cmd, given)
-			if err != nil && strings.HasPrefix(err.Error(), "unknown") {
-				return unknownArgument(cmd, given)
-			}
-			if err != nil {
-				return usagef("want %s; see %s --help", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
-			}
-			return err
-		}
-	}
-	if do := cmd.RunE; do != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			began()
-			warnOfSecrets(cmd)
-			if err := applySettings(cmd); err != nil {
-				return err
-			}
-			warnOfExposed(cmd)
-			return do(cmd, args)
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		prepare(sub, began)
-	}
-}
-
-// unknownArgument is cobra's refusal of arguments where none are wanted. The
-// argument may be a URL whose flag was forgotten.
-func unknownArgument(cmd *cobra.Command, given []string) error {
-	return usagef("unknown command %q for %q", redactIfURL(given[0]), cmd.CommandPath())
-}
-
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q, did you mean %s?", redactIfURL(args[0]), strings.Join(near, " or "))
-	}
-	return usagef("unknown command %q; see %s --help", redactIfURL(args[0]), cmd.CommandPath())
-}
-
-func knownTopic(help *cobra.Command, args []string) error {
-	_, rest, err := help.Root().Find(args)
-	if err != nil || len(rest) > 0 {
-		return usagef("no help on %q; see rota --help", redactIfURL(strings.Join(args, " ")))
-	}
-	return nil
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"net"
-	"runtime/debug"
+	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 func TestUsageErrorsExit64WithOneLine(t *testing.T) {
@@ -23,9 +20,9 @@ func TestUsageErrorsExit64WithOneLine(t *testing.T) {
 	} {
 		var stdout, stderr strings.Builder
 		code := run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
-		if code != exitUsage || stdout.String() != "" || stderr.String() != "rota: "+c.says+"\n" {
+		if code != cli.ExitUsage || stdout.String() != "" || stderr.String() != "rota: "+c.says+"\n" {
 			t.Errorf("rota %s: exit %d, stdout %q, stderr %q, want exit %d and %q",
-				c.args, code, &stdout, &stderr, exitUsage, c.says)
+				c.args, code, &stdout, &stderr, cli.ExitUsage, c.says)
 		}
 	}
 }
@@ -49,61 +46,16 @@ func TestEveryCommandShowsAnExample(t *testing.T) {
 	}
 }
 
-func TestOnlyWorkThatBeganExits1(t *testing.T) {
-	var began bool
-	root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
-	sub := &cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { return errors.New("broken") }}
-	sub.Flags().String("need", "", "")
-	if err := sub.MarkFlagRequired("need"); err != nil {
-		t.Fatal(err)
+func TestVersionTellsWhatOthersHaveMade(t *testing.T) {
+	code, stdout, stderr := rotaRuns(t.Context(), "version", "--notices")
+	if code != 0 || stdout != notices || !strings.Contains(stdout, "== github.com/nats-io/nats-server/v2 ") || !strings.Contains(stdout, "Redistributions in binary form must reproduce") {
+		t.Errorf("exit %d, %.200q, %q", code, stdout, stderr)
 	}
-	root.AddCommand(sub)
-	prepare(root, func() { began = true })
-
-	root.SetArgs([]string{"do"})
-	if err := root.ExecuteContext(context.Background()); err == nil || began {
-		t.Errorf("without its required flag: err %v, began %v", err, began)
+	if code, _, stderr := rotaRuns(t.Context(), "version", "--notices", "--sbom"); code != cli.ExitUsage {
+		t.Errorf("both at once: exit %d, %q", code, stderr)
 	}
-	root.SetArgs([]string{"do", "--need", "it"})
-	if err := root.ExecuteContext(context.Background()); err == nil || !began {
-		t.Errorf("with its required flag: err %v, began %v", err, began)
+	code, stdout, stderr = rotaRuns(t.Context(), "version", "--sbom")
+	if code != 0 || !json.Valid([]byte(stdout)) {
+		t.Errorf("exit %d, %.200q, %q", code, stdout, stderr)
 	}
-}
-
-func TestVersionNamesCommitAndChanges(t *testing.T) {
-	info := &debug.BuildInfo{GoVersion: "go1.26.0"}
-	info.Main.Version = "v1.2.3"
-	info.Settings = []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef"},
-		{Key: "vcs.modified", Value: "true"},
-	}
-	if got := version(info); !strings.HasPrefix(got, "rota v1.2.3 0123456789ab+changes go1.26.0 ") {
-		t.Errorf("version: %q", got)
-	}
-	if got := version(&debug.BuildInfo{GoVersion: "go1.26.0"}); !strings.HasPrefix(got, "rota (devel) go1.26.0 ") {
-		t.Errorf("version of a working tree: %q", got)
-	}
-}
-
-// in asks that all of want stand in got, in that order.
-func in(t *testing.T, got string, want ...string) {
-	t.Helper()
-	rest := got
-	for _, w := range want {
-		_, after, ok := strings.Cut(rest, w)
-		if !ok {
-			t.Errorf("no %q, or not in its place, in\n%s", w, got)
-			return
-		}
-		rest = after
-	}
-}
-
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

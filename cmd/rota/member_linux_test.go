@@ -13,6 +13,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // yard is an embedded server with a stream, for real members.
@@ -25,20 +29,20 @@ func newYard(t *testing.T, flags ...string) *yard {
 	t.Helper()
 	quick(t)
 	y := &yard{t, t.TempDir()}
-	p := start(t, y.dir, append([]string{"serve"}, flags...)...)
-	until(t, "the server", func() bool { return strings.Contains(p.out.String(), "serving") })
+	p := trial.Start(t, y.dir, append([]string{"serve"}, flags...)...)
+	trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), "serving") })
 	return y
 }
 
-func (y *yard) data() string { return filepath.Join(y.dir, defaultDir) }
+func (y *yard) data() string { return filepath.Join(y.dir, connect.DefaultDir) }
 
 // source is a stream of n partitions; whoever comes first makes it.
 func (y *yard) source(n int) string {
 	return fmt.Sprintf("embed:%s?stream=ORDERS&subject=orders.*&partitions=%d&create=true", y.data(), n)
 }
 
-func (y *yard) member(name string, flags ...string) *proc {
-	return start(y.t, y.dir, append([]string{"run", "--group", "g", "--name", name, "--new-group", "--events", name + ".jsonl", "--trace"}, flags...)...)
+func (y *yard) member(name string, flags ...string) *trial.Process {
+	return trial.Start(y.t, y.dir, append([]string{"run", "--group", "g", "--name", name, "--new-group", "--events", name + ".jsonl", "--trace"}, flags...)...)
 }
 
 func (y *yard) rota(args ...string) (code int, stdout, stderr string) {
@@ -67,7 +71,7 @@ func (y *yard) says(what string, args ...string) {
 			y.t.Logf("rota %s said %s", strings.Join(args, " "), last)
 		}
 	}()
-	until(y.t, fmt.Sprintf("rota %s to say %q", strings.Join(args, " "), what), func() bool {
+	trial.Until(y.t, fmt.Sprintf("rota %s to say %q", strings.Join(args, " "), what), func() bool {
 		_, stdout, stderr := y.rota(args...)
 		last = stdout + stderr
 		return strings.Contains(last, what)
@@ -93,19 +97,19 @@ func TestB_Agent_CommandsHandleMessagesInOrderAcrossAKill(t *testing.T) {
 		}
 		return got
 	}
-	until(t, "five messages", func() bool { return len(handled()) >= 5 })
+	trial.Until(t, "five messages", func() bool { return len(handled()) >= 5 })
 	c2 := y.member("c2", "--source", y.source(2), "--handle", "exec:"+script)
-	until(t, "one each", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 1, "c2": 1}) })
-	procs := map[string]*proc{"c1": c1, "c2": c2}
+	trial.Until(t, "one each", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 1, "c2": 1}) })
+	procs := map[string]*trial.Process{"c1": c1, "c2": c2}
 	owner := ownerOf(y, "orders.0")
 	for i := 30; i < 60; i++ {
 		want = append(want, fmt.Sprintf("m%d", i))
 	}
 	y.must(append([]string{"produce", "--source", y.source(2), "--partition", "orders.0"}, want[30:]...)...)
-	until(t, "some of the rest", func() bool { return len(handled()) >= 33 })
+	trial.Until(t, "some of the rest", func() bool { return len(handled()) >= 33 })
 	procs[owner].Process.Kill()
 	delete(procs, owner)
-	until(t, "all messages", func() bool {
+	trial.Until(t, "all messages", func() bool {
 		h := handled()
 		return len(h) > 0 && h[len(h)-1][5] == "m59"
 	})
@@ -126,7 +130,7 @@ func TestB_Agent_CommandsHandleMessagesInOrderAcrossAKill(t *testing.T) {
 	}
 	for _, p := range procs {
 		p.Process.Signal(syscall.SIGTERM)
-		if code := p.code(); code != 0 {
+		if code := p.Code(); code != 0 {
 			t.Errorf("exit %d", code)
 		}
 	}
@@ -154,16 +158,16 @@ func TestB_Agent_ServersGetMessagesWithHeaders(t *testing.T) {
 	p := y.member("c1", "--source", y.source(1), "--handle", srv.URL+"/x?token=hunter2")
 	y.says("runs", "status")
 	y.must("produce", "--source", y.source(1), "--partition", "orders.0", "hello")
-	until(t, "both tries", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == 2 })
+	trial.Until(t, "both tries", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == 2 })
 	if want := []string{"POST g orders.0 1 hello", "POST g orders.0 2 hello"}; !slices.Equal(got, want) {
 		t.Errorf("posted %q", got)
 	}
 	p.Process.Signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 	events, _ := os.ReadFile(filepath.Join(y.dir, "c1.jsonl"))
-	if all := p.err.String() + string(events); strings.Contains(all, "hunter2") || !strings.Contains(all, "503 Service Unavailable") {
+	if all := p.Err.String() + string(events); strings.Contains(all, "hunter2") || !strings.Contains(all, "503 Service Unavailable") {
 		t.Errorf("told: %s", all)
 	}
 }
@@ -179,7 +183,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		s := spreadOf(y)
 		return s["c1"] == 2 && s["c2"] == 2
 	}
-	until(t, "two each", both)
+	trial.Until(t, "two each", both)
 
 	for _, c := range []struct{ order, done, explain, says string }{
 		{"pause p1 --why poison", "p1: paused; nobody runs it until rota resume\n", "p1", "p1 is paused by order: nobody runs it until rota resume p1."},
@@ -225,14 +229,14 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"explain p7", `there is no partition called "p7"`},
 		{"partitions remove p7", `there is no partition called "p7"`},
 	} {
-		if code, stdout, stderr := y.rota(strings.Fields(c.order)...); code != exitFailed || stdout != "" || !strings.Contains(stderr, c.says) {
+		if code, stdout, stderr := y.rota(strings.Fields(c.order)...); code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, c.says) {
 			t.Errorf("rota %s: exit %d, %q, %q", c.order, code, stdout, stderr)
 		}
 	}
-	if code, _, stderr := y.rota("partitions", "set", "p0", "x"); code != exitUsage || !strings.Contains(stderr, `"x": want KEY=VALUE`) {
+	if code, _, stderr := y.rota("partitions", "set", "p0", "x"); code != cli.ExitUsage || !strings.Contains(stderr, `"x": want KEY=VALUE`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != exitFailed || !strings.Contains(stderr, `there is no group called "other" in `) {
+	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "other", "--dir", y.data()); code != cli.ExitFailed || !strings.Contains(stderr, `there is no group called "other" in `) {
 		t.Errorf("another group: exit %d, %q", code, stderr)
 	}
 
@@ -242,7 +246,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 	y.says("Nothing was heard of c1 for ", "explain", lost)
 	y.says("because c1 died", "explain", lost)
 	st := y.must("status")
-	in(t, st, "group g: c2 leads (term 2), plan ", " (c1 died", "store in ", ", class B: one server with a durable log\n",
+	trial.In(t, st, "group g: c2 leads (term 2), plan ", " (c1 died", "store in ", ", class B: one server with a durable log\n",
 		"MEMBER", "c2", "leads", "c1", "dead", "PARTITION", "p0", "runs", "c2", "p3")
 }
 
@@ -278,12 +282,12 @@ func TestStatusWatchesUntilItIsEnded(t *testing.T) {
 	y.member("c1", "--source", "none:?partitions=2", "--own", "exec:sleep 1000")
 	y.says("runs", "status")
 	ctx, cancel := context.WithCancel(t.Context())
-	var out lockedBuffer
+	var out trial.Buffer
 	done := make(chan int)
 	go func() {
 		done <- run(ctx, []string{"status", "--watch", "--every", "10ms", "--group", "g", "--dir", y.data()}, &out, io.Discard)
 	}()
-	until(t, "three looks", func() bool { return strings.Count(out.String(), "group g: c1 leads") >= 3 })
+	trial.Until(t, "three looks", func() bool { return strings.Count(out.String(), "group g: c1 leads") >= 3 })
 	cancel()
 	if code := <-done; code != 0 {
 		t.Errorf("exit %d", code)
@@ -294,24 +298,24 @@ func TestRunExitsByHowItEnded(t *testing.T) {
 	y := newYard(t)
 	// Orphaned: its store goes away for good.
 	dir := t.TempDir()
-	server := start(t, dir, "serve")
-	until(t, "the server", func() bool { return strings.Contains(server.out.String(), "serving") })
-	orphan := start(t, dir, "run", "--group", "g", "--source", "none:?partitions=1", "--own", "exec:sleep 1000", "--orphan", "0s")
-	until(t, "the member", func() bool { return strings.Contains(orphan.err.String(), "joined") })
+	server := trial.Start(t, dir, "serve")
+	trial.Until(t, "the server", func() bool { return strings.Contains(server.Out.String(), "serving") })
+	orphan := trial.Start(t, dir, "run", "--group", "g", "--source", "none:?partitions=1", "--own", "exec:sleep 1000", "--orphan", "0s")
+	trial.Until(t, "the member", func() bool { return strings.Contains(orphan.Err.String(), "joined") })
 	server.Process.Kill()
 	// Fenced: frozen for longer than its lease, with another there to say so.
 	flags := []string{"--source", "none:?partitions=2", "--own", "exec:sleep 1000"}
 	y.member("c1", flags...)
 	c2 := y.member("c2", flags...)
-	until(t, "one each", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 1, "c2": 1}) })
+	trial.Until(t, "one each", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 1, "c2": 1}) })
 	c2.Process.Signal(syscall.SIGSTOP)
-	until(t, "its end", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 2}) })
+	trial.Until(t, "its end", func() bool { return mapIs(spreadOf(y), map[string]int{"c1": 2}) })
 	c2.Process.Signal(syscall.SIGCONT)
-	if code := c2.code(); code != exitFenced || !strings.HasSuffix(c2.err.String(), "rota: fenced: the group has ended this session\n") {
-		t.Errorf("fenced: exit %d, %q", code, c2.err.String())
+	if code := c2.Code(); code != cli.ExitFenced || !strings.HasSuffix(c2.Err.String(), "rota: fenced: the group has ended this session\n") {
+		t.Errorf("fenced: exit %d, %q", code, c2.Err.String())
 	}
-	if code := orphan.code(); code != exitOrphaned || !strings.Contains(orphan.err.String(), "rota: orphaned: ") {
-		t.Errorf("orphaned: exit %d, %q", code, orphan.err.String())
+	if code := orphan.Code(); code != cli.ExitOrphaned || !strings.Contains(orphan.Err.String(), "rota: orphaned: ") {
+		t.Errorf("orphaned: exit %d, %q", code, orphan.Err.String())
 	}
 }
 
@@ -320,7 +324,7 @@ func TestStartGate(t *testing.T) {
 	y := newYard(t)
 	gate := filepath.Join(y.dir, "gate")
 	p := y.member("c1", "--source", "none:?partitions=1", "--own", "exec:sleep 1000", "--start-gate", gate)
-	if code, _, stderr := y.rota("status"); code != exitFailed || !strings.Contains(stderr, "there is no group") {
+	if code, _, stderr := y.rota("status"); code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 	if err := os.WriteFile(gate, nil, 0o644); err != nil {
@@ -328,7 +332,7 @@ func TestStartGate(t *testing.T) {
 	}
 	y.says("runs", "status")
 	p.Process.Signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // TestUpFollowsNoLinkInItsFolder: what somebody has planted in the folder of a rota up
@@ -31,28 +32,13 @@ func TestUpFollowsNoLinkInItsFolder(t *testing.T) {
 			if shared {
 				args = append(args, "--shared-folder")
 			}
-			p := start(t, home, args...)
-			if code := p.code(); code == 0 || !strings.Contains(p.err.String(), filepath.Join(dir, name)+" is not safe to use: it is a symbolic link") {
-				t.Errorf("%s, shared %v: exit %d: %s", name, shared, code, &p.err)
+			p := trial.Start(t, home, args...)
+			if code := p.Code(); code == 0 || !strings.Contains(p.Err.String(), filepath.Join(dir, name)+" is not safe to use: it is a symbolic link") {
+				t.Errorf("%s, shared %v: exit %d: %s", name, shared, code, &p.Err)
 			}
 			if b, err := os.ReadFile(victim); string(b) != "precious" {
 				t.Errorf("%s, shared %v: the victim holds %q, %v", name, shared, b, err)
 			}
 		}
-	}
-}
-
-// TestAPipeInTheFolderHoldsUpNobody: opening it for writing would wait for a reader.
-func TestAPipeInTheFolderHoldsUpNobody(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "events.jsonl"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := newEventFile(dir); err == nil {
-		f.Close()
-		t.Error("events are written to a pipe")
 	}
 }

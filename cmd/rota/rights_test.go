@@ -18,6 +18,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
@@ -76,7 +79,7 @@ func openShop(t *testing.T, config string) *shop {
 			t.Fatal(err)
 		}
 	}
-	for _, b := range []rota.Store{rotanats.Store(s.url("shop-admin")), rotanats.Store(withParameter(s.url("shop-admin"), "bucket=rota-sources")), rotanats.Store(s.url("billing-admin"))} {
+	for _, b := range []rota.Store{rotanats.Store(s.url("shop-admin")), rotanats.Store(connect.WithParameter(s.url("shop-admin"), "bucket=rota-sources")), rotanats.Store(s.url("billing-admin"))} {
 		if _, err := b.Get(t.Context(), "x"); !errors.Is(err, rota.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -114,7 +117,7 @@ const ordersSource = "&stream=ORDERS&subject=orders.*&partitions=2"
 // rota runs a command as one of the users.
 func (s *shop) rota(user string, args ...string) (code int, out string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), trial.Patience)
 	defer cancel()
 	code, stdout, stderr := rotaRuns(ctx, append(args, "--store", s.url(user), "--group", "orders")...)
 	return code, stdout + stderr
@@ -132,7 +135,7 @@ func TestRolesDoWhatTheyShould(t *testing.T) {
 		return nil
 	}
 	m1 := s.member("m1", handle)
-	until(t, "m1 to run both partitions", func() bool { return m1.count(rota.EventStart) == 2 })
+	trial.Until(t, "m1 to run both partitions", func() bool { return m1.count(rota.EventStart) == 2 })
 	for _, args := range [][]string{{"status"}, {"explain", "orders.0"}, {"partitions", "list"}} {
 		if code, out := s.rota("shop-observer", args...); code != 0 || !strings.Contains(out, "m1") {
 			t.Errorf("observer: rota %s: exit %d: %s", strings.Join(args, " "), code, out)
@@ -141,33 +144,33 @@ func TestRolesDoWhatTheyShould(t *testing.T) {
 	if code, out := s.rota("orders-operator", "pause", "orders.0"); code != 0 {
 		t.Errorf("operator: exit %d: %s", code, out)
 	}
-	until(t, "m1 to stop what is paused", func() bool { return m1.count(rota.EventStopped) == 1 })
+	trial.Until(t, "m1 to stop what is paused", func() bool { return m1.count(rota.EventStopped) == 1 })
 	if code, out := s.rota("orders-operator", "resume", "orders.0"); code != 0 {
 		t.Errorf("operator: exit %d: %s", code, out)
 	}
-	until(t, "m1 to run it again", func() bool { return m1.count(rota.EventStart) == 3 })
+	trial.Until(t, "m1 to run it again", func() bool { return m1.count(rota.EventStart) == 3 })
 	code, out, text := rotaRuns(t.Context(), "produce", "--count", "4", "--source", s.url("orders-producer")+ordersSource)
 	if code != 0 {
 		t.Errorf("producer: exit %d: %s%s", code, out, text)
 	}
-	if r, err := s.connect("orders-producer").Request("orders.1", []byte("poison"), patience); err != nil || !strings.Contains(string(r.Data), `"ORDERS"`) {
+	if r, err := s.connect("orders-producer").Request("orders.1", []byte("poison"), trial.Patience); err != nil || !strings.Contains(string(r.Data), `"ORDERS"`) {
 		t.Errorf("producer: %v, %v", r, err)
 	}
-	until(t, "everything but the poison to be handled", func() bool { return m1.count(rota.EventHandled) >= 4+2 })
+	trial.Until(t, "everything but the poison to be handled", func() bool { return m1.count(rota.EventHandled) >= 4+2 })
 	dead, err := s.admin().Stream(t.Context(), "ORDERS_dead")
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the dead letter", func() bool {
+	trial.Until(t, "the dead letter", func() bool {
 		info, err := dead.Info(t.Context())
 		return err == nil && info.State.Msgs == 1
 	})
 	m2 := s.member("m2", handle)
-	until(t, "m2 to get its share", func() bool { return m2.count(rota.EventStart) == 1 })
+	trial.Until(t, "m2 to get its share", func() bool { return m2.count(rota.EventStart) == 1 })
 	if err := m1.end(); err != nil {
 		t.Errorf("m1 left with %v", err)
 	}
-	until(t, "m2 to take over the rest", func() bool { return m2.count(rota.EventStart) == 2 })
+	trial.Until(t, "m2 to take over the rest", func() bool { return m2.count(rota.EventStart) == 2 })
 	if err := m2.end(); err != nil {
 		t.Errorf("m2 left with %v", err)
 	}
@@ -251,7 +254,7 @@ func TestWhatRightsCannotSeparate(t *testing.T) {
 		t.Errorf("its own: %v", err)
 	}
 	nc := s.connect("orders-member")
-	if r, err := nc.Request("$JS.API.CONSUMER.DELETE.ORDERS.rota_x", nil, patience); err != nil || !strings.Contains(string(r.Data), `"success":true`) {
+	if r, err := nc.Request("$JS.API.CONSUMER.DELETE.ORDERS.rota_x", nil, trial.Patience); err != nil || !strings.Contains(string(r.Data), `"success":true`) {
 		t.Errorf("a member cannot remove the consumer of another group from a shared stream any more (%v): say so on the page", err)
 	}
 	s.attempt(attempt{"returns-member", "$JS.API.STREAM.INFO.KV_rota", "$KV.rota.orders.x"})
@@ -308,13 +311,13 @@ func TestAMissingRightIsTold(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var out, told lockedBuffer
+			var out, told trial.Buffer
 			ended := make(chan int, 1)
 			go func() {
 				ended <- run(ctx, []string{"run", "--group", "orders", "--new-group", "--store", s.url("orders-member"), "--source", s.url("orders-member") + ordersSource,
 					"--handle", "http://127.0.0.1:1/", "--lease", "2s", "--heartbeat", "500ms"}, &out, &told)
 			}()
-			until(t, "the right to be named", func() bool {
+			trial.Until(t, "the right to be named", func() bool {
 				return strings.Contains(told.String(), "does not let this user publish to "+strings.TrimRight(right, "*>")) ||
 					strings.Contains(told.String(), "does not let this user subscribe to "+strings.TrimRight(right, "*>"))
 			})
@@ -331,7 +334,7 @@ func (s *shop) abandon() {
 	src := rotanats.Source(s.url("shop-admin") + strings.Replace(ordersSource, "&", "?", 1))
 	cfg := rota.Config{Group: "before", Store: rotanats.Store(s.url("shop-admin")), Source: src, NewGroup: true, Handle: func(context.Context, rota.Message) error { return nil }}
 	w := s.begin(cfg)
-	until(s.t, "the first owner", func() bool { return w.count(rota.EventStart) == 2 })
+	trial.Until(s.t, "the first owner", func() bool { return w.count(rota.EventStart) == 2 })
 	if err := w.end(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -362,7 +365,7 @@ func TestLookingMakesNoBucket(t *testing.T) {
 	for _, store := range []string{s.URL(), "embed:" + nowhere} {
 		for _, args := range [][]string{{"status"}, {"explain", "p"}, {"partitions", "list"}, {"pause", "p"}, {"freeze"}, {"partitions", "add", "p"}} {
 			code, stdout, stderr := rotaRuns(t.Context(), append(args, "--group", "g", "--store", store)...)
-			if code != exitFailed || stdout != "" || !strings.Contains(stderr, `there is no group called "g"`) {
+			if code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, `there is no group called "g"`) {
 				t.Errorf("rota %s --store %s: exit %d: %s%s", strings.Join(args, " "), store, code, stdout, stderr)
 			}
 		}
@@ -469,7 +472,7 @@ func (s *shop) attempt(a attempt) {
 	if err := nc.PublishRequest(a.via, a.subject, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := nc.Request(a.via, nil, patience); err != nil { // answered after the one before
+	if _, err := nc.Request(a.via, nil, trial.Patience); err != nil { // answered after the one before
 		s.t.Errorf("%s: %s: %v", a.user, a.via, err)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // TestServeEndsWhenItsFolderIsTakenAway: rota serve and rota up end and say why, so
@@ -15,13 +18,13 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 	for _, verb := range [][]string{{"serve"}, {"up", "--members", "1"}} {
 		t.Run(verb[0], func(t *testing.T) {
 			dir := t.TempDir()
-			data := filepath.Join(dir, defaultDir)
-			p := start(t, dir, append(verb, "--dir", data)...)
-			until(t, "the server", func() bool { return strings.Contains(p.out.String(), data) })
+			data := filepath.Join(dir, connect.DefaultDir)
+			p := trial.Start(t, dir, append(verb, "--dir", data)...)
+			trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), data) })
 			if err := os.Rename(data, data+".old"); err != nil {
 				t.Fatal(err)
 			}
-			if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, data+" was removed or replaced while it was in use: end all processes") {
+			if code, said := p.Code(), p.Err.String(); code == 0 || !strings.Contains(said, data+" was removed or replaced while it was in use: end all processes") {
 				t.Errorf("exit %d, %q", code, said)
 			}
 		})
@@ -33,7 +36,7 @@ func TestServeEndsWhenItsFolderIsTakenAway(t *testing.T) {
 // No command writes through the links, or connects there.
 func TestPreparedFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	data, victim := filepath.Join(dir, defaultDir), filepath.Join(dir, "victim")
+	data, victim := filepath.Join(dir, connect.DefaultDir), filepath.Join(dir, "victim")
 	file := func(name string) string { return filepath.Join(data, name) }
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,8 +73,8 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	}
 	for _, args := range [][]string{{"up", "--for", "1s"}, {"serve"}, {"status"}, {"pause", "p"}, {"run", "--handle", "log"},
 		{"status", "--group", "g", "--store", "embed:" + data}} {
-		p := start(t, dir, args...)
-		if code, said := p.code(), p.err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
+		p := trial.Start(t, dir, args...)
+		if code, said := p.Code(), p.Err.String(); code == 0 || !strings.Contains(said, "is not safe to use") || !strings.Contains(said, "--shared-folder") {
 			t.Errorf("rota %s: exit %d, %q", strings.Join(args, " "), code, said)
 		}
 	}
@@ -84,6 +87,6 @@ func TestPreparedFolderIsRefused(t *testing.T) {
 	if err := os.Remove(file("rota.address")); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, dir, "serve", "--shared-folder")
-	until(t, "the server of a shared folder", func() bool { return strings.Contains(p.out.String(), "serving "+defaultDir) })
+	p := trial.Start(t, dir, "serve", "--shared-folder")
+	trial.Until(t, "the server of a shared folder", func() bool { return strings.Contains(p.Out.String(), "serving "+connect.DefaultDir) })
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +39,7 @@ func TestSetuidIsRefused(t *testing.T) {
 		cmd := exec.Command(file, "version")
 		cmd.Env = append(os.Environ(), "ROTA_TEST_AS=rota")
 		out, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), c.says) || strings.Contains(string(out), "go1.") {
+		if cmd.ProcessState.ExitCode() != cli.ExitUsage || !strings.Contains(string(out), c.says) || strings.Contains(string(out), "go1.") {
 			t.Errorf("%s: %v, %q", name, err, out)
 		}
 	}

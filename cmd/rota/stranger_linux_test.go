@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
@@ -84,7 +87,7 @@ func (p *prey) attack() {
 		if p.URL == "" {
 			break
 		}
-		nc, err := rotanats.Connect(url, []nats.Option{nats.NoReconnect(), nats.Timeout(patience)})
+		nc, err := rotanats.Connect(url, []nats.Option{nats.NoReconnect(), nats.Timeout(trial.Patience)})
 		if err == nil {
 			nc.Close()
 		}
@@ -162,9 +165,9 @@ func openDir(t *testing.T) string {
 func notAllowedHere(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("ROTA_REQUIRE_REAL") == "1" {
-		t.Fatal(notAllowed + why)
+		t.Fatal(trial.NotAllowed + why)
 	}
-	t.Skip(notAllowed + why)
+	t.Skip(trial.NotAllowed + why)
 }
 
 func needsRoot(t *testing.T) {
@@ -255,26 +258,26 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 	}{
 		{"serve", 0o700, []string{"serve"}, false},
 		{"serve in a folder for all", 0o755, []string{"serve"}, false},
-		{"serve by TCP", 0o755, []string{"serve", "--listen", freePort(t)}, true},
+		{"serve by TCP", 0o755, []string{"serve", "--listen", trial.FreePort(t)}, true},
 		{"up", 0o700, []string{"up", "--partitions", "2", "--members", "2"}, false},
 		{"up in a folder for all", 0o755, []string{"up", "--partitions", "2", "--members", "2"}, false},
-		{"up by TCP", 0o700, []string{"up", "--partitions", "2", "--members", "2", "--listen", freePort(t)}, true},
+		{"up by TCP", 0o700, []string{"up", "--partitions", "2", "--members", "2", "--listen", trial.FreePort(t)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := openDir(t)
-			data := filepath.Join(dir, defaultDir)
+			data := filepath.Join(dir, connect.DefaultDir)
 			if c.mode != 0o700 { // else it is theirs to make
 				if err := errors.Join(os.Mkdir(data, c.mode), os.Chmod(data, c.mode)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			p := start(t, dir, c.args...)
+			p := trial.Start(t, dir, c.args...)
 			pids := []int{p.Process.Pid}
 			up := c.args[0] == "up"
-			until(t, "the server", func() bool { return rotanats.Served("folder:"+data) == nil })
+			trial.Until(t, "the server", func() bool { return rotanats.Served("folder:"+data) == nil })
 			if up {
-				until(t, "the members", func() bool { return mapIs(spread(status(t, dir)), map[string]int{"c1": 1, "c2": 1}) })
-				pids = append(pids, p.pidOf("c1"), p.pidOf("c2"))
+				trial.Until(t, "the members", func() bool { return mapIs(spread(status(t, dir)), map[string]int{"c1": 1, "c2": 1}) })
+				pids = append(pids, pidOf(t, p, "c1"), pidOf(t, p, "c2"))
 			}
 			victim := prey{Dir: data, Files: below(t, data), Pids: pids}
 			if c.tcp {
@@ -285,7 +288,7 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 					t.Errorf("there is no %s to attack in %q", want, victim.Files)
 				}
 			}
-			open := slices.DeleteFunc(ways(t, pids...), func(w string) bool { return w == "unix "+filepath.Join(defaultDir, "rota.sock") })
+			open := slices.DeleteFunc(ways(t, pids...), func(w string) bool { return w == "unix "+filepath.Join(connect.DefaultDir, "rota.sock") })
 			if wants := map[bool]int{false: 0, true: 1}[c.tcp]; len(open) != wants {
 				t.Errorf("there are other ways in than the folder's socket: %q", open)
 			}
@@ -305,15 +308,15 @@ func TestAStrangerGetsNowhere(t *testing.T) {
 					t.Error("root: ", line)
 				}
 			}
-			if code, _, stderr := rotaRuns(t.Context(), "status", "--dir", data, "--group", demoGroup); code != 0 && !strings.Contains(stderr, "there is no group") {
+			if code, _, stderr := rotaRuns(t.Context(), "status", "--dir", data, "--group", "demo"); code != 0 && !strings.Contains(stderr, "there is no group") {
 				t.Errorf("after it: exit %d, %q", code, stderr)
 			}
 			select {
-			case <-p.exited:
+			case <-p.Exited:
 				t.Error("it was ended")
 			default:
 			}
-			if up && len(p.out.String()) > 0 && strings.Contains(p.out.String(), "is gone") {
+			if up && len(p.Out.String()) > 0 && strings.Contains(p.Out.String(), "is gone") {
 				t.Error("a member was ended")
 			}
 		})
@@ -330,7 +333,7 @@ type squatter struct {
 func squat(t *testing.T, address string) *squatter {
 	t.Helper()
 	var s squatter
-	until(t, "the port "+address, func() (ok bool) {
+	trial.Until(t, "the port "+address, func() (ok bool) {
 		var err error
 		s.Listener, err = net.Listen("tcp", address)
 		return err == nil
@@ -370,12 +373,12 @@ func (s *squatter) words() string {
 // TestASquatterLearnsNothing: the server is down, and somebody else listens at its port.
 // Nobody who goes by the folder speaks to it, and the folder can be served again.
 func TestASquatterLearnsNothing(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
-	data := filepath.Join(dir, defaultDir)
-	p := start(t, dir, "serve", "--listen", port)
-	until(t, "the server", func() bool { return strings.Contains(p.out.String(), "serving") })
+	dir, port := t.TempDir(), trial.FreePort(t)
+	data := filepath.Join(dir, connect.DefaultDir)
+	p := trial.Start(t, dir, "serve", "--listen", port)
+	trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), "serving") })
 	p.Process.Kill()
-	p.code()
+	p.Code()
 	s := squat(t, port)
 	source := "embed:" + data + "?stream=S&subject=s.*&partitions=1"
 	for _, args := range [][]string{
@@ -383,16 +386,16 @@ func TestASquatterLearnsNothing(t *testing.T) {
 		{"run", "--group", "g", "--dir", data, "--source", source, "--handle", "none"},
 	} {
 		code, _, stderr := rotaRuns(t.Context(), args...)
-		if code != exitUnreachable || !strings.Contains(stderr, "no rota up or rota serve runs in "+data+" now") {
+		if code != cli.ExitUnreachable || !strings.Contains(stderr, "no rota up or rota serve runs in "+data+" now") {
 			t.Errorf("rota %v: exit %d, %q", args, code, stderr)
 		}
 	}
 	if code, _, stderr := rotaRuns(t.Context(), "serve", "--dir", data, "--listen", port); code == 0 || !strings.Contains(stderr, "the port is taken: "+port) {
 		t.Errorf("serve at the port of another: exit %d, %q", code, stderr)
 	}
-	start(t, dir, "serve")
-	until(t, "the server without a port", func() bool { return rotanats.Served("folder:"+data) == nil })
-	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", data); code != exitFailed || !strings.Contains(stderr, "there is no group") {
+	trial.Start(t, dir, "serve")
+	trial.Until(t, "the server without a port", func() bool { return rotanats.Served("folder:"+data) == nil })
+	if code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", data); code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 		t.Errorf("status: exit %d, %q", code, stderr)
 	}
 	if heard := s.words(); heard != "" {
@@ -405,22 +408,22 @@ func TestOpenIsSaidFirst(t *testing.T) {
 	for _, verb := range [][]string{{"serve"}, {"up", "--members", "1", "--partitions", "1"}} {
 		t.Run(verb[0], func(t *testing.T) {
 			quick(t)
-			dir, port := t.TempDir(), freePort(t)
-			data := filepath.Join(dir, defaultDir)
-			p := start(t, dir, append(verb, "--open", "--listen", port)...)
-			until(t, "its first line", func() bool { return strings.Contains(p.out.String(), "\n") })
-			if first, _, _ := strings.Cut(p.out.String(), "\n"); !strings.Contains(first, "OPEN to every user of this machine") || !strings.Contains(first, port) {
+			dir, port := t.TempDir(), trial.FreePort(t)
+			data := filepath.Join(dir, connect.DefaultDir)
+			p := trial.Start(t, dir, append(verb, "--open", "--listen", port)...)
+			trial.Until(t, "its first line", func() bool { return strings.Contains(p.Out.String(), "\n") })
+			if first, _, _ := strings.Cut(p.Out.String(), "\n"); !strings.Contains(first, "OPEN to every user of this machine") || !strings.Contains(first, port) {
 				t.Errorf("it begins with %q", first)
 			}
 			code, _, stderr := rotaRuns(t.Context(), "status", "--group", "nosuch", "--store", "nats://"+port)
-			if code != exitFailed || !strings.Contains(stderr, "there is no group") {
+			if code != cli.ExitFailed || !strings.Contains(stderr, "there is no group") {
 				t.Errorf("by TCP: exit %d, %q", code, stderr)
 			}
 			p.Process.Signal(syscall.SIGTERM)
-			p.code()
-			again := start(t, dir, verb...)
-			until(t, "its first line", func() bool { return strings.Contains(again.out.String(), "\n") })
-			if first, _, _ := strings.Cut(again.out.String(), "\n"); strings.Contains(first, "OPEN") || strings.Contains(first, "nats://") {
+			p.Code()
+			again := trial.Start(t, dir, verb...)
+			trial.Until(t, "its first line", func() bool { return strings.Contains(again.Out.String(), "\n") })
+			if first, _, _ := strings.Cut(again.Out.String(), "\n"); strings.Contains(first, "OPEN") || strings.Contains(first, "nats://") {
 				t.Errorf("without --open it begins with %q", first)
 			}
 			if err := rotanats.Served("folder:" + data); err != nil {
@@ -437,21 +440,15 @@ func TestOpenIsSaidFirst(t *testing.T) {
 // TestConnectionsLeaveFilesToOpen: whoever can reach the port can make connections, and
 // the server takes no more of them than half of the files that it may have open.
 func TestConnectionsLeaveFilesToOpen(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), trial.FreePort(t)
 	const most = 256
 	t.Setenv("ROTA_TEST_EXE", os.Args[0])
-	p := &proc{Cmd: exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$ROTA_TEST_EXE\" serve --listen %s", most, port)), t: t, exited: make(chan struct{})}
-	p.Env, p.Dir, p.Stdout, p.Stderr = append(os.Environ(), "ROTA_TEST_AS=rota"), dir, &p.out, &p.err
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.Wait(); close(p.exited) }()
-	t.Cleanup(func() { p.Process.Kill(); <-p.exited })
-	until(t, "the server", func() bool { return strings.Contains(p.out.String(), "serving") })
+	p := trial.StartBy(t, exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$ROTA_TEST_EXE\" serve --listen %s", most, port)), dir)
+	trial.Until(t, "the server", func() bool { return strings.Contains(p.Out.String(), "serving") })
 	refused := make(chan struct{})
 	var once sync.Once
 	for range 2 * most {
-		conn, err := net.DialTimeout("tcp", port, patience)
+		conn, err := net.DialTimeout("tcp", port, trial.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -471,16 +468,16 @@ func TestConnectionsLeaveFilesToOpen(t *testing.T) {
 	}
 	select {
 	case <-refused:
-	case <-time.After(patience):
+	case <-time.After(trial.Patience):
 		t.Fatal("it refuses nobody")
 	}
-	until(t, "the refused to be gone", func() bool {
+	trial.Until(t, "the refused to be gone", func() bool {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Process.Pid))
 		return err == nil && len(files) < most*3/4
 	})
 	// They are gone after a while, since they did not sign in, and others come in again.
-	until(t, "room for the owner", func() bool {
-		code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", filepath.Join(dir, defaultDir))
-		return code == exitFailed && strings.Contains(stderr, "there is no group")
+	trial.Until(t, "room for the owner", func() bool {
+		code, _, stderr := rotaRuns(t.Context(), "status", "--group", "g", "--dir", filepath.Join(dir, connect.DefaultDir))
+		return code == cli.ExitFailed && strings.Contains(stderr, "there is no group")
 	})
 }

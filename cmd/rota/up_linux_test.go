@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
 // quick makes leases short enough for tests, and long enough for slow machines.
@@ -24,7 +27,7 @@ func quick(t *testing.T) {
 // status reads the group of a folder.
 func status(t *testing.T, dir string) (st rota.Status) {
 	t.Helper()
-	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, defaultDir), "--group", demoGroup)
+	code, stdout, _ := rotaRuns(t.Context(), "status", "-o", "json", "--dir", filepath.Join(dir, connect.DefaultDir), "--group", "demo")
 	if code != 0 {
 		return st
 	}
@@ -56,10 +59,10 @@ func spread(st rota.Status) map[string]int {
 	return out
 }
 
-func (p *proc) pidOf(name string) int {
-	m := regexp.MustCompile(`\s`+name+` joined \(session [0-9a-f]+, pid (\d+)\)`).FindAllStringSubmatch(p.out.String(), -1)
+func pidOf(t *testing.T, p *trial.Process, name string) int {
+	m := regexp.MustCompile(`\s`+name+` joined \(session [0-9a-f]+, pid (\d+)\)`).FindAllStringSubmatch(p.Out.String(), -1)
 	if m == nil {
-		p.t.Fatalf("%s has not joined", name)
+		t.Fatalf("%s has not joined", name)
 	}
 	pid, _ := strconv.Atoi(m[len(m)-1][1])
 	return pid
@@ -71,58 +74,58 @@ func TestUpIsAGroupOfProcesses(t *testing.T) {
 	quick(t)
 	t.Setenv("ROTA_TRACE", "true") // of the members: each message is judged at the end
 	dir := t.TempDir()
-	up := start(t, dir, "up", "--partitions", "6", "--rate", "100")
-	until(t, "two each", func() bool {
+	up := trial.Start(t, dir, "up", "--partitions", "6", "--rate", "100")
+	trial.Until(t, "two each", func() bool {
 		return mapIs(spread(status(t, dir)), map[string]int{"c1": 2, "c2": 2, "c3": 2})
 	})
-	until(t, "hints", func() bool { return strings.Contains(up.out.String(), "Ctrl-C lets everybody leave") })
-	in(t, up.out.String(), "rota up: group demo, 3 members, 6 partitions, 100 messages/s", "c1 joined", "try, in another terminal",
-		" run --quiet --handle none --name c4\n", "kill -9 "+strconv.Itoa(up.pidOf("c3")), "kill -STOP "+strconv.Itoa(up.pidOf("c2")))
+	trial.Until(t, "hints", func() bool { return strings.Contains(up.Out.String(), "Ctrl-C lets everybody leave") })
+	trial.In(t, up.Out.String(), "rota up: group demo, 3 members, 6 partitions, 100 messages/s", "c1 joined", "try, in another terminal",
+		" run --quiet --handle none --name c4\n", "kill -9 "+strconv.Itoa(pidOf(t, up, "c3")), "kill -STOP "+strconv.Itoa(pidOf(t, up, "c2")))
 
-	added := start(t, dir, "run", "--handle", "none", "--name", "c4", "--events", "c4.jsonl")
-	until(t, "the fourth", func() bool { s := spread(status(t, dir)); return len(s) == 4 && s["c4"] > 0 })
+	added := trial.Start(t, dir, "run", "--handle", "none", "--name", "c4", "--events", "c4.jsonl")
+	trial.Until(t, "the fourth", func() bool { s := spread(status(t, dir)); return len(s) == 4 && s["c4"] > 0 })
 
-	syscall.Kill(up.pidOf("c2"), syscall.SIGKILL)
-	until(t, "two each of three", func() bool {
+	syscall.Kill(pidOf(t, up, "c2"), syscall.SIGKILL)
+	trial.Until(t, "two each of three", func() bool {
 		return mapIs(spread(status(t, dir)), map[string]int{"c1": 2, "c3": 2, "c4": 2})
 	})
-	in(t, up.out.String(), "c2 (pid ", "is gone: ended by signal 9 (killed)")
+	trial.In(t, up.Out.String(), "c2 (pid ", "is gone: ended by signal 9 (killed)")
 
-	frozen := up.pidOf("c3")
+	frozen := pidOf(t, up, "c3")
 	syscall.Kill(frozen, syscall.SIGSTOP)
-	until(t, "the frozen one's partitions moved", func() bool {
+	trial.Until(t, "the frozen one's partitions moved", func() bool {
 		return mapIs(spread(status(t, dir)), map[string]int{"c1": 3, "c4": 3})
 	})
 	syscall.Kill(frozen, syscall.SIGCONT)
-	until(t, "the frozen one's return", func() bool { return spread(status(t, dir))["c3"] == 2 })
-	in(t, up.out.String(), "c3 pauses: it has no lease", "c3 is fenced", "c3 joined")
+	trial.Until(t, "the frozen one's return", func() bool { return spread(status(t, dir))["c3"] == 2 })
+	trial.In(t, up.Out.String(), "c3 pauses: it has no lease", "c3 is fenced", "c3 joined")
 
 	added.Process.Signal(syscall.SIGINT)
-	if code := added.code(); code != 0 {
+	if code := added.Code(); code != 0 {
 		t.Errorf("the added member: exit %d", code)
 	}
-	until(t, "the added one is gone", func() bool { return len(spread(status(t, dir))) == 2 })
+	trial.Until(t, "the added one is gone", func() bool { return len(spread(status(t, dir))) == 2 })
 	up.Process.Signal(syscall.SIGINT)
-	if code := up.code(); code != 0 {
+	if code := up.Code(); code != 0 {
 		t.Errorf("rota up: exit %d", code)
 	}
-	in(t, up.out.String(), "everybody leaves", "c1 (pid ", "exit 0, left in good order", "all are gone")
-	if alive(frozen) {
+	trial.In(t, up.Out.String(), "everybody leaves", "c1 (pid ", "exit 0, left in good order", "all are gone")
+	if trial.Alive(frozen) {
 		t.Error("a member outlives rota up")
 	}
-	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, defaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
+	if code, stdout, stderr := rotaRuns(t.Context(), "check", filepath.Join(dir, connect.DefaultDir, "events.jsonl"), filepath.Join(dir, "c4.jsonl")); code != 0 || !strings.Contains(stdout, "all well") || !strings.Contains(stdout, "messages handled") {
 		t.Errorf("rota check: %s%s", stdout, stderr)
 		if keep := os.Getenv("ROTA_KEEP"); keep != "" { // the history, for whoever looks into it
 			os.CopyFS(filepath.Join(keep, strconv.Itoa(os.Getpid())), os.DirFS(dir))
 		}
 	}
 
-	again := start(t, dir, "up", "--partitions", "6", "--members", "2")
-	until(t, "the second run", func() bool {
+	again := trial.Start(t, dir, "up", "--partitions", "6", "--members", "2")
+	trial.Until(t, "the second run", func() bool {
 		return mapIs(spread(status(t, dir)), map[string]int{"c1": 3, "c2": 3})
 	})
 	again.Process.Signal(syscall.SIGTERM)
-	if code := again.code(); code != 0 {
+	if code := again.Code(); code != 0 {
 		t.Errorf("the second rota up: exit %d", code)
 	}
 }
@@ -142,14 +145,14 @@ func mapIs(got, want map[string]int) bool {
 func TestNoMemberOutlivesAKilledUp(t *testing.T) {
 	quick(t)
 	dir := t.TempDir()
-	up := start(t, dir, "up", "--partitions", "2", "--members", "2")
-	until(t, "the group", func() bool {
+	up := trial.Start(t, dir, "up", "--partitions", "2", "--members", "2")
+	trial.Until(t, "the group", func() bool {
 		return mapIs(spread(status(t, dir)), map[string]int{"c1": 1, "c2": 1})
 	})
-	pids := []int{up.pidOf("c1"), up.pidOf("c2")}
+	pids := []int{pidOf(t, up, "c1"), pidOf(t, up, "c2")}
 	syscall.Kill(pids[1], syscall.SIGSTOP) // frozen ones too
 	up.Process.Kill()
-	until(t, "the end of all members", func() bool { return !slices.ContainsFunc(pids, alive) })
+	trial.Until(t, "the end of all members", func() bool { return !slices.ContainsFunc(pids, trial.Alive) })
 }
 
 func TestUpSaysWhyItCannot(t *testing.T) {
@@ -164,13 +167,13 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 	if os.WriteFile(file, nil, 0o644) != nil || os.Mkdir(other, 0o755) != nil || os.WriteFile(filepath.Join(other, "thesis.txt"), nil, 0o644) != nil {
 		t.Fatal("no files")
 	}
-	served := start(t, dir, "serve")
-	until(t, "the server", func() bool { return strings.Contains(served.out.String(), "serving") })
+	served := trial.Start(t, dir, "serve")
+	trial.Until(t, "the server", func() bool { return strings.Contains(served.Out.String(), "serving") })
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{[]string{"up", "--dir", filepath.Join(dir, defaultDir)}, "rota-data is served by process " + strconv.Itoa(served.Process.Pid) + " already"},
+		{[]string{"up", "--dir", filepath.Join(dir, connect.DefaultDir)}, "rota-data is served by process " + strconv.Itoa(served.Process.Pid) + " already"},
 		{[]string{"up", "--dir", filepath.Join(dir, "new"), "--listen", taken.Addr().String()}, "the port is taken: " + taken.Addr().String()},
 		{[]string{"up", "--dir", file}, "file is not a folder"},
 		{[]string{"up", "--dir", other}, "holds something else (thesis.txt)"},
@@ -178,7 +181,7 @@ func TestUpSaysWhyItCannot(t *testing.T) {
 		{[]string{"serve", "--dir", filepath.Join(dir, "new2"), "--listen", "0.0.0.0:1"}, "0.0.0.0:1"},
 	} {
 		code, stdout, stderr := rotaRuns(t.Context(), c.args...)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+		if code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("rota %v: exit %d, %q, %q, want %q", c.args, code, stdout, stderr, c.says)
 		}
 	}

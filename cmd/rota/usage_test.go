@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/cmd/rota/internal/agent"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -164,19 +166,19 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("ROTA_PARTITION", "orders.3") // as in a command that a member runs
-	if p := produceCmd(); applySettings(p) != nil || p.Flag("partition").Value.String() != "" {
+	if p := demo.ProduceCmd(); cli.ApplySettings(p) != nil || p.Flag("partition").Value.String() != "" {
 		t.Error("rota produce takes the partition of the command it runs in")
 	}
 	t.Setenv("ROTA_HEARTBEAT", "2s")
 	t.Setenv("ROTA_LEASE", "12s")
 	t.Setenv("ROTA_CONFIG", file)
-	cmd := runCmd()
+	cmd := agent.RunCmd()
 	root := rootCmd()
 	root.AddCommand(cmd)
 	if err := cmd.ParseFlags([]string{"--lease", "13s"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := applySettings(cmd); err != nil {
+	if err := cli.ApplySettings(cmd); err != nil {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{"lease": "13s", "heartbeat": "2s", "settle": "0s", "label": "[pod=p1,zone=z1]", "start-gate": "gate", "drain": "30s", "return": "0s"} {
@@ -228,15 +230,15 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 	}
 	for file, key := range map[string]string{"rota.yaml": "scratch", "tether.yaml": "tether"} {
 		code, _, stderr := rotaRuns(t.Context(), "serve", "--listen", "nonsense", "--config", file)
-		if code != exitUsage || !strings.Contains(stderr, file+":1: "+key+": there is no such setting") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, file+":1: "+key+": there is no such setting") {
 			t.Errorf("--config %s: exit %d, %q", file, code, stderr)
 		}
 	}
 	t.Setenv("ROTA_SCRATCH", "mine")
 	t.Setenv("ROTA_TETHER", "true")
-	for _, cmd := range []*cobra.Command{serveCmd(), runCmd()} {
+	for _, cmd := range []*cobra.Command{demo.ServeCmd(), agent.RunCmd()} {
 		rootCmd().AddCommand(cmd)
-		if err := applySettings(cmd); err != nil {
+		if err := cli.ApplySettings(cmd); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -245,43 +247,4 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Event files tell partitions, message ids and errors: they are their owner's.
-func TestEventFilesAreTheirOwners(t *testing.T) {
-	dir := t.TempDir()
-	j, err := line.OpenJournal(filepath.Join(dir, "events"), "g", false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Close()
-	f, err := newEventFile(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	for _, name := range []string{"events", "events.jsonl"} {
-		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s: mode %v, %v", name, st.Mode(), err)
-		}
-	}
-}
-
-// Whatever a settings file holds, it is taken or refused in one line.
-func FuzzSettings(f *testing.F) {
-	for _, s := range []string{"lease: 5s\n", "lease: [a, b]\nname: {x: y}\n", "- x", "lease: 5s\nlease: 5s", "a: &x [*x]", "\x00", "label: [[1]]", "? [a]\n: b", "!!binary x: y", "\"a\\nb\": c"} {
-		f.Add([]byte(s))
-	}
-	known := knownFlags(rootCmd())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		set, err := parseSettings("rota.yaml", b, known)
-		if err != nil && (!isUsage(err) || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("refused with %q", err)
-		}
-		for name, s := range set {
-			if err == nil && (!known[name] || s.line < 1) {
-				t.Errorf("took %q of line %d", name, s.line)
-			}
-		}
-	})
 }

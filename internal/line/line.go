@@ -18,6 +18,9 @@ import (
 // not know.
 const Version = 2
 
+// MaxSize is the longest event line there may be, in bytes: names are short.
+const MaxSize = 1 << 20
+
 // A Line is one event of a member.
 type Line struct {
 	V         int          `json:"v"`

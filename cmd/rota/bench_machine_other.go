@@ -1,9 +1,0 @@
-//go:build !linux
-
-package main
-
-// Elsewhere nothing is measured that needs these.
-
-func niceness() int { return 0 }
-
-func readUsage() usage { return usage{} }

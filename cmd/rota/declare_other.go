@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "github.com/rota-dev/rota/internal/record"
-
-// runsHere: records tell too little of processes of other systems.
-func runsHere(record.Host) bool { return false }

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Main is the process around a program: it hears signals and exits.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	if err := notSetuid(); err != nil {
+		refuse(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal asks to end, the second one kills
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// notSetuid refuses to run with other rights than those of whoever called: the
+// command line says what to run, and the watchdog is told so on a file descriptor.
+func notSetuid() error {
+	switch uid, euid, gid, egid := os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid(); {
+	case uid != euid:
+		return Usagef("called by user %d, but runs as user %d: rota must not be setuid; take the mode away with chmod u-s", uid, euid)
+	case gid != egid:
+		return Usagef("called by group %d, but runs as group %d: rota must not be setgid; take the mode away with chmod g-s", gid, egid)
+	}
+	return nil
+}
+
+// refuse ends the process before it has begun.
+func refuse(err error) {
+	fmt.Fprintf(os.Stderr, "rota: %v\n", err)
+	os.Exit(ExitUsage)
+}

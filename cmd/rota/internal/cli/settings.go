@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// Every flag is also a variable of the environment, --start-gate is
+// ROTA_START_GATE, and a key of the file that --config names. A flag wins over
+// the environment, and that over the file.
+
+func Variable(flag string) string {
+	return "ROTA_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// notSettings cannot come from the environment or a file: a command that a member
+// runs has ROTA_PARTITION and ROTA_SESSION in its environment, which mean something
+// else, and what --yes allows is allowed once.
+var notSettings = []string{"help", "config", "partition", "session", "yes"}
+
+// isSetting: hidden flags are what rota's own processes tell each other. One of
+// them names a folder to remove, which is nothing for a file that others may have
+// written.
+func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
+
+// ApplySettings sets what the command line left open.
+func ApplySettings(cmd *cobra.Command) error {
+	file, named := os.LookupEnv("ROTA_CONFIG")
+	if f := cmd.Flags().Lookup("config"); f != nil && f.Changed {
+		file, named = f.Value.String(), true
+	}
+	fromFile := map[string]setting{}
+	if named && file != "" {
+		var err error
+		if fromFile, err = readSettings(file, cmd.Root()); err != nil {
+			return err
+		}
+	}
+	var wrong error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if wrong != nil || f.Changed || !isSetting(f) {
+			return
+		}
+		if v, ok := os.LookupEnv(Variable(f.Name)); ok && v != "" {
+			wrong = setFlag(cmd, f, Variable(f.Name), v)
+		} else if s, ok := fromFile[f.Name]; ok {
+			wrong = setFlag(cmd, f, fmt.Sprintf("%s:%d: %s", file, s.line, f.Name), s.value)
+		}
+	})
+	return wrong
+}
+
+func setFlag(cmd *cobra.Command, f *pflag.Flag, where, value string) error {
+	err := cmd.Flags().Set(f.Name, value)
+	if err == nil {
+		return nil
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		err = bad.Unwrap()
+	}
+	return Usagef("%s %q: %v", where, RedactIfURL(value), err)
+}
+
+// A setting is one line of a settings file.
+type setting struct {
+	value string
+	line  int
+}
+
+// readSettings reads a file of `flag: value` lines. What no command has a flag
+// for is refused: it would be a promise nobody keeps.
+func readSettings(file string, root *cobra.Command) (map[string]setting, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, Usagef("--config: %v", err)
+	}
+	return parseSettings(file, b, KnownFlags(root))
+}
+
+func parseSettings(file string, b []byte, known map[string]bool) (map[string]setting, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return nil, Usagef("%s: %s", file, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+	}
+	out := map[string]setting{}
+	if len(doc.Content) == 0 {
+		return out, nil
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return nil, Usagef("%s:%d: want lines such as lease: 5s", file, top.Line)
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		k, v := top.Content[i], top.Content[i+1]
+		key := strings.Map(OneLine, k.Value)
+		name := strings.ReplaceAll(key, "_", "-")
+		switch {
+		case !known[name]:
+			return nil, Usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
+		case out[name].line != 0:
+			return nil, Usagef("%s:%d: %s: it is set in line %d already", file, k.Line, key, out[name].line)
+		case v.Kind == yaml.SequenceNode:
+			var items []string
+			for _, x := range v.Content {
+				if x.Kind != yaml.ScalarNode {
+					return nil, Usagef("%s:%d: %s: want plain values in the list", file, x.Line, key)
+				}
+				items = append(items, x.Value)
+			}
+			out[name] = setting{strings.Join(items, ","), v.Line}
+		case v.Kind != yaml.ScalarNode:
+			return nil, Usagef("%s:%d: %s: want a plain value", file, v.Line, key)
+		default:
+			out[name] = setting{v.Value, v.Line}
+		}
+	}
+	return out, nil
+}
+
+// KnownFlags are the settings of all commands: one file may serve several.
+func KnownFlags(root *cobra.Command) map[string]bool {
+	known := map[string]bool{}
+	EachFlag(root, func(f *pflag.Flag) {
+		if isSetting(f) {
+			known[f.Name] = true
+		}
+	})
+	return known
+}
+
+// nearest suggests what may have been meant.
+func nearest(name string, known map[string]bool) string {
+	best, least := "", 3
+	for k := range known {
+		if d := distance(name, k); d < least || d == least && k < best {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return "; see rota run --help"
+	}
+	return "; is " + best + " meant?"
+}
+
+// distance is how many letters differ, as Levenshtein counts them.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost = 1 + min(diag, row[j], row[j+1])
+			}
+			diag, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,163 @@
+package connect
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/spf13/cobra"
+)
+
+// DefaultDir is the folder that rota up and rota serve keep their data in.
+const DefaultDir = "rota-data"
+
+// upFile tells, within that folder, what rota up runs there.
+const upFile = "rota.up"
+
+// An Note is what others must know to join in.
+type Note struct {
+	Group  string `json:"group"`
+	Source string `json:"source"` // parameters of an embed: URL
+}
+
+// source is the URL of the stream that it tells of.
+func (n Note) source(dir string) string {
+	if n.Source == "" {
+		return ""
+	}
+	return "embed:" + dir + "?" + n.Source
+}
+
+func WriteNote(dir string, n Note) error {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	f, err := WriteFolder(dir, upFile)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+func readUpNote(dir string) (n Note) {
+	if b, err := readFolder(dir, upFile); err == nil {
+		json.Unmarshal(b, &n) // without it --group and --source have to be given
+	}
+	return n
+}
+
+// SharedFolder is --shared-folder.
+var SharedFolder atomic.Bool
+
+// FolderURL adds to the URL of a folder that it may be one that others can write to,
+// if --shared-folder says so.
+func FolderURL(raw string) string {
+	if scheme, _, _ := strings.Cut(raw, ":"); SharedFolder.Load() && (scheme == "embed" || scheme == "folder") {
+		return WithParameter(raw, "shared=true")
+	}
+	return raw
+}
+
+// WithParameter adds a parameter to a URL.
+func WithParameter(raw, parameter string) string {
+	if strings.Contains(raw, "?") {
+		return raw + "&" + parameter
+	}
+	return raw + "?" + parameter
+}
+
+// readFolder reads a file of the folder, unless another user can have put it there.
+func readFolder(dir, name string) ([]byte, error) {
+	b, err := rotanats.ReadFolder(FolderURL("folder:"+dir), name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, Words(err)
+	}
+	return b, err
+}
+
+// WriteFolder opens a file of the folder for writing, unless another user can have put
+// it there, or a link.
+func WriteFolder(dir, name string) (*os.File, error) {
+	f, err := rotanats.WriteFolder(FolderURL("folder:"+dir), name)
+	if err != nil {
+		return nil, Words(err)
+	}
+	return f, nil
+}
+
+// served tells whether somebody serves the folder, or what to do about it.
+func served(dir string) error {
+	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
+		return cli.Coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), cli.ExitUnreachable)
+	}
+	err := rotanats.Served(FolderURL("folder:" + dir))
+	switch {
+	case errors.Is(err, rotanats.ErrNotServed):
+		return cli.Coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), cli.ExitUnreachable)
+	case err != nil:
+		return cli.Coded(fmt.Errorf("the server of %s: %w", dir, Words(err)), cli.ExitUnreachable)
+	}
+	return nil
+}
+
+// A Target is the group that a command is about.
+type Target struct{ Group, Store, Dir string }
+
+func (t *Target) Flags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&t.Group, "group", "", "the group (default: that of the rota up of this folder)")
+	fl.StringVar(&t.Store, "store", "", "where it meets: "+StoreExamples()+" (default: the rota up or rota serve of this folder)")
+	fl.StringVar(&t.Dir, "dir", DefaultDir, "the folder of that rota up or rota serve")
+}
+
+// Fill fills in what the rota up or rota serve of this folder knows, unless the store
+// is named. source is that of the rota up; "" if the folder has none.
+func (t *Target) Fill() (source string, err error) {
+	if t.Store != "" {
+		return "", nil
+	}
+	if err := served(t.Dir); err != nil {
+		return "", err
+	}
+	t.Store = "folder:" + t.Dir
+	n := readUpNote(t.Dir)
+	t.Group = cmp.Or(t.Group, n.Group)
+	return n.source(t.Dir), nil
+}
+
+// FolderSource is the source of this folder's rota up; "" if it has none.
+func FolderSource(dir string) (string, error) {
+	if err := served(dir); err != nil {
+		return "", err
+	}
+	return readUpNote(dir).source(dir), nil
+}
+
+// Open connects to the group's store, as far as that can be told without asking.
+// Commands that look, or give orders, make no bucket: a group begins with its first
+// member.
+func (t *Target) Open() (rota.Store, error) {
+	if _, err := t.Fill(); err != nil {
+		return nil, err
+	}
+	if t.Group == "" {
+		return nil, cli.Usagef("--group is missing: say which group")
+	}
+	if dir, ok := strings.CutPrefix(t.Store, "embed:"); ok {
+		dir, _, _ = strings.Cut(dir, "?")
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.Group, dir)
+		}
+	}
+	return OpenStore(t.Store, rotanats.AsItIs())
+}

@@ -1,0 +1,25 @@
+package connect
+
+import (
+	"testing"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+)
+
+// toldOfURL is everything that is said about a URL that cannot be opened.
+func toldOfURL(raw string) (out []string) {
+	if _, err := OpenSource(raw); err != nil {
+		out = append(out, err.Error())
+	}
+	if s, err := OpenStore(raw); err != nil {
+		out = append(out, err.Error())
+	} else {
+		s.Close()
+	}
+	return out
+}
+
+// FuzzURLs: no refusal of a URL contains its password.
+func FuzzURLs(f *testing.F) { trial.FuzzPasswords(f, toldOfURL) }
+
+func TestNoPartOfAURLsPasswordIsTold(t *testing.T) { trial.NoPartOfAPassword(t, toldOfURL) }

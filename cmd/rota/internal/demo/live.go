@@ -1,0 +1,414 @@
+package demo
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/ops"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
+	"golang.org/x/term"
+)
+
+// live shows rota up: on a terminal a picture of the group with its latest
+// story, elsewhere the story alone, a line per event.
+type live struct {
+	w     io.Writer
+	f     *upFlags
+	at    string // where the server can be reached
+	sup   *supervisor
+	file  *eventFile
+	began time.Time
+
+	screen  bool
+	cols    int
+	story   []string
+	batches []*telling // partitions of one member that do the same at about the same time
+	st      *rota.Status
+	names   map[string]string           // by session
+	work    map[string]*pace            // by member
+	shown   map[string]rota.MemberState // state of members that others started, by session
+	hinted  bool
+	leaving bool
+}
+
+// pace is how fast a member works.
+type pace struct {
+	n    int
+	at   time.Time
+	rate float64
+}
+
+// A telling is a line that grows while more of the same happens.
+type telling struct {
+	at    time.Time
+	head  string
+	tail  string
+	items []string
+}
+
+func newLive(w io.Writer, f *upFlags, at string, sup *supervisor, file *eventFile) *live {
+	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: cli.Columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
+		work: map[string]*pace{}, shown: map[string]rota.MemberState{}}
+}
+
+func (v *live) begin() {
+	if v.screen {
+		fmt.Fprint(v.w, "\x1b[2J")
+		v.draw()
+		return
+	}
+	fmt.Fprintf(v.w, "%s\n", v.title())
+}
+
+func (v *live) title() string {
+	return fmt.Sprintf("rota up%s: group %s, %s, %s, %d messages/s; data in %s, NATS at %s",
+		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, cli.Count(v.f.members, "member"), cli.Count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
+}
+
+func (v *live) name(session string) string { return cmp.Or(v.names[session], session) }
+
+// take hears of a child.
+func (v *live) take(h happening) {
+	switch {
+	case h.says != "":
+		v.tell(time.Now(), h.c.name+" says: "+h.says)
+		return
+	case h.end != "":
+		v.tell(time.Now(), fmt.Sprintf("%s (pid %d) is gone: %s", h.c.name, h.c.pid, h.end))
+		l := line.New(line.Gone, demoGroup, h.c.name)
+		l.Session, l.Because, l.PID = h.c.session, h.end, h.c.pid
+		v.file.add(&l)
+		delete(v.work, h.c.name)
+		return
+	}
+	l := h.line
+	v.file.add(l)
+	if l.Session != "" {
+		v.names[l.Session] = l.Member
+	}
+	item := fmt.Sprintf("%s@%d", l.Partition, uint32(l.Token))
+	switch l.Event {
+	case line.Work:
+		v.worked(l)
+	case "start":
+		v.gather(l.T, l.Member+" runs ", "", item)
+	case "stop":
+		v.gather(l.T, l.Member+" gives up ", ": "+cmp.Or(l.Because, "asked to"), item)
+	case "stopped": // that it is to stop was told
+	default:
+		if text := l.Say(v.name); text != "" {
+			v.tell(l.T, l.Member+" "+text)
+		}
+	}
+}
+
+func (v *live) worked(l *line.Line) {
+	p := v.work[l.Member]
+	if p == nil {
+		v.work[l.Member] = &pace{l.N, l.T, 0}
+		return
+	}
+	if d := l.T.Sub(p.at).Seconds(); d > 0 {
+		*p = pace{l.N, l.T, float64(l.N-p.n) / d}
+	}
+}
+
+// gather adds to a line that is being told, if there is one about the same.
+func (v *live) gather(at time.Time, head, tail, item string) {
+	for _, b := range v.batches {
+		if b.head == head && b.tail == tail {
+			b.items = append(b.items, item)
+			return
+		}
+	}
+	v.batches = append(v.batches, &telling{at, head, tail, []string{item}})
+}
+
+func (v *live) flush() {
+	for _, b := range v.batches {
+		slices.SortFunc(b.items, cli.Natural)
+		text := b.head + strings.Join(b.items, " ")
+		if n := len(b.items); n > 8 {
+			text = fmt.Sprintf("%s%d partitions: %s … %s", b.head, n, strings.Join(b.items[:3], " "), b.items[n-1])
+		}
+		v.print(b.at, text+b.tail)
+	}
+	v.batches = nil
+}
+
+// tell adds a line to the story.
+func (v *live) tell(at time.Time, text string) {
+	v.flush()
+	v.print(at, text)
+}
+
+func (v *live) print(at time.Time, text string) {
+	d := max(at.Sub(v.began), 0)
+	text = fmt.Sprintf("%02d:%06.3f  %s", int(d.Minutes()), (d % time.Minute).Seconds(), plain.Text(text))
+	if !v.screen {
+		fmt.Fprintln(v.w, text)
+		return
+	}
+	v.story = append(v.story, text)
+	v.story = v.story[max(0, len(v.story)-100):]
+}
+
+// see takes a look at the whole group, and tells of members that others started.
+func (v *live) see(st *rota.Status) {
+	st = plain.Copy(st)
+	v.st = st
+	ours := map[string]bool{}
+	v.sup.mu.Lock()
+	for _, c := range v.sup.children {
+		ours[c.name] = true
+	}
+	v.sup.mu.Unlock()
+	for _, m := range st.Members {
+		v.names[m.Session] = m.Name
+		if ours[m.Name] || m.State == v.shown[m.Session] {
+			continue
+		}
+		known := v.shown[m.Session] != ""
+		v.shown[m.Session] = m.State
+		words := map[rota.MemberState]string{rota.MemberLive: fmt.Sprintf("has joined (pid %d, started by somebody else)", m.PID), rota.MemberLeaving: "is leaving", rota.MemberDead: "was declared dead", rota.MemberLeft: "has left", rota.MemberEvicted: "was evicted"}
+		if known || m.State == rota.MemberLive { // not those of an earlier run
+			v.tell(time.Now(), m.Name+" "+words[m.State])
+		}
+	}
+	if !v.hinted && !v.screen && v.settled() {
+		v.hinted = true
+		v.flush()
+		for _, h := range v.hints() {
+			fmt.Fprintln(v.w, h)
+		}
+	}
+}
+
+func (v *live) settled() bool {
+	if v.st == nil || v.st.Phase != rota.Sentinel || len(v.st.Partitions) == 0 {
+		return false
+	}
+	now := time.Now()
+	for i := range v.st.Partitions {
+		if p := &v.st.Partitions[i]; p.Reason == "" && ops.PartitionState(v.st, p, now) != "runs" {
+			return false
+		}
+	}
+	for _, c := range v.sup.alive() { // an earlier run may have left the same picture
+		if !slices.ContainsFunc(v.st.Members, func(m rota.MemberInfo) bool { return m.PID == c.pid && m.Planned }) {
+			return false
+		}
+	}
+	return true
+}
+
+// hints say what to try next, with the pids there are.
+func (v *live) hints() []string {
+	me := self()
+	dir := ""
+	if v.f.dir != connect.DefaultDir {
+		dir = " --dir " + v.f.dir
+	}
+	out := []string{"try, in another terminal in this folder:"}
+	add := func(what, how string) { out = append(out, fmt.Sprintf("  %-15s %s", what, how)) }
+	add("add a member", me+" run"+dir+" --quiet --handle none --name "+v.freeName())
+	alive := slices.DeleteFunc(v.sup.alive(), func(c *child) bool { return stopped(c.pid) })
+	if n := len(alive); n > 0 {
+		add("kill one", fmt.Sprintf("kill -9 %d   # %s", alive[n-1].pid, alive[n-1].name))
+		c := alive[max(0, n-2)]
+		add("freeze one", fmt.Sprintf("kill -STOP %d; sleep 8; kill -CONT %d   # %s", c.pid, c.pid, c.name))
+	}
+	add("look", me+" status"+dir)
+	add("ask", me+" explain"+dir+" demo.0")
+	add("judge", fmt.Sprintf("%s check %s/events.jsonl", me, v.f.dir))
+	for _, c := range v.sup.alive() {
+		if stopped(c.pid) {
+			add("wake "+c.name, fmt.Sprintf("kill -CONT %d", c.pid))
+		}
+	}
+	return append(out, "Ctrl-C lets everybody leave")
+}
+
+func (v *live) freeName() string {
+	taken := map[string]bool{}
+	for _, c := range v.sup.children {
+		taken[c.name] = true
+	}
+	if v.st != nil {
+		for _, m := range v.st.Members {
+			taken[m.Name] = taken[m.Name] || m.State == rota.MemberLive
+		}
+	}
+	for i := 1; ; i++ {
+		if n := fmt.Sprintf("c%d", i); !taken[n] {
+			return n
+		}
+	}
+}
+
+// draw paints the picture.
+func (v *live) draw() {
+	v.flush()
+	if !v.screen {
+		return
+	}
+	rows := 40
+	if f, ok := v.w.(*os.File); ok {
+		if c, r, err := term.GetSize(int(f.Fd())); err == nil && c > 1 {
+			v.cols, rows = c, r
+		}
+	}
+	lines := v.picture()
+	hints := v.hints()
+	if v.leaving {
+		hints = []string{"everybody leaves"}
+	}
+	room := max(rows-len(lines)-len(hints)-4, 3)
+	lines = append(lines, "")
+	lines = append(lines, v.story[max(0, len(v.story)-room):]...)
+	for len(lines) < rows-len(hints)-2 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, "")
+	lines = append(lines, hints...)
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i, l := range lines {
+		if i >= rows-1 {
+			break
+		}
+		if r := []rune(l); v.cols > 1 && len(r) >= v.cols {
+			l = string(r[:v.cols-2]) + "…"
+		}
+		b.WriteString(l + "\x1b[K\r\n")
+	}
+	b.WriteString("\x1b[J")
+	io.WriteString(v.w, b.String())
+}
+
+func (v *live) picture() []string {
+	out := []string{v.title()}
+	if v.st == nil && v.leaving {
+		return out
+	}
+	if v.st == nil {
+		return append(out, "the group begins …")
+	}
+	st, now := v.st, time.Now()
+	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", ops.PhaseWords[st.Phase], st.LeaderName, st.Term, st.Plan, ops.LastPlan(st, now)), "")
+	var text strings.Builder
+	tw := cli.Table(&text)
+	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
+	runs := runningOf(st, now)
+	members, _ := ops.MemberOrder(st)
+	for _, m := range append(members, v.outsiders(members)...) {
+		rate := "-"
+		if p := v.work[m.Name]; p != nil {
+			rate = fmt.Sprintf("%.0f", p.rate)
+		}
+		list := runs[m.Session]
+		names := strings.Join(list, " ")
+		if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || ops.Silent(&m, now)) {
+			names = cli.Count(m.Partitions, "partition") + " wait for the end of its lease"
+		} else if len(list) > 12 {
+			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.PID, v.state(&m, now), rate, cmp.Or(names, "nothing"))
+	}
+	tw.Flush()
+	for l := range strings.Lines(text.String()) {
+		out = append(out, strings.TrimRight(l, "\n"))
+	}
+	if n := len(st.Waits); n > 0 {
+		w := st.Waits[0]
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(", and %d more wait", n-1)
+		}
+		out = append(out, fmt.Sprintf("%s waits for %s (%s)%s", w.Partition, ops.WaitWords[w.For], st.NameOf(w.Member), more))
+	}
+	return out
+}
+
+// outsiders are processes of ours that the group does not count on: frozen for
+// too long, or on their way back.
+func (v *live) outsiders(members []rota.MemberInfo) (out []rota.MemberInfo) {
+	for _, c := range v.sup.alive() {
+		if !slices.ContainsFunc(members, func(m rota.MemberInfo) bool { return m.PID == c.pid }) {
+			out = append(out, rota.MemberInfo{Name: c.name, PID: c.pid})
+		}
+	}
+	return out
+}
+
+// state is a member's, and what this machine knows of its process.
+func (v *live) state(m *rota.MemberInfo, now time.Time) string {
+	out := ops.MemberState(v.st, m, now)
+	if m.State == "" {
+		out = "not in the group"
+	}
+	switch {
+	case stopped(m.PID):
+		return "frozen; " + out
+	case m.State == rota.MemberLive && !v.runs(m):
+		return fmt.Sprintf("gone, dead in %.1f s", max(ops.DeadAfter(m.Lease)-now.Sub(m.Sent), 0).Seconds())
+	}
+	return out
+}
+
+// runs tells whether a member is a process of ours that has not ended, or
+// somebody else's.
+func (v *live) runs(m *rota.MemberInfo) bool {
+	v.sup.mu.Lock()
+	defer v.sup.mu.Unlock()
+	for _, c := range v.sup.children {
+		if c.pid == m.PID {
+			return !c.over
+		}
+	}
+	return true
+}
+
+// end lets everybody leave and shows it.
+func (v *live) end(sup *supervisor, looks <-chan *rota.Status) error {
+	v.leaving = true
+	v.tell(time.Now(), "everybody leaves")
+	v.draw()
+	go sup.stop()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for open := true; open; {
+		select {
+		case h, ok := <-sup.events:
+			if open = ok; ok {
+				v.take(h)
+			}
+		case st := <-looks:
+			v.see(st)
+		case <-tick.C:
+			v.draw()
+		}
+	}
+	v.flush()
+	if v.screen {
+		v.st = nil
+		v.draw()
+	}
+	fmt.Fprintf(v.w, "all are gone; %s stays, and the next rota up goes on from there\n", v.f.dir)
+	for _, session := range cli.SortedKeys(v.shown) {
+		state := v.shown[session]
+		if state == rota.MemberLive || state == rota.MemberLeaving {
+			fmt.Fprintf(v.w, "%s was started by somebody else: without a store it stops within its lease, and ends when its --orphan time is over\n", v.name(session))
+		}
+	}
+	return nil
+}

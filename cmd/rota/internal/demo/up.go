@@ -1,0 +1,235 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/spf13/cobra"
+)
+
+// upFlags are what rota up is told.
+type upFlags struct {
+	members, partitions, rate int
+	dir, listen               string
+	open                      bool
+	length                    time.Duration
+}
+
+const (
+	demoGroup  = "demo"
+	demoStream = "DEMO"
+)
+
+func UpCmd() *cobra.Command {
+	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: connect.DefaultDir}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a group on this machine: real processes, real messages",
+		Long: `Up runs a NATS server in this process, with its data and its socket in ./rota-data,
+which is yours alone, publishes
+messages to a stream of it at a steady rate, and starts members as processes of their
+own that share the stream's partitions. It shows what happens, and says what to try:
+add a member, kill one, freeze one.
+
+Ctrl-C lets everybody leave in good order. The folder stays, and the next rota up goes
+on from there. Members leave by themselves if this process is killed.
+
+The members have a heartbeat every 2 s and a lease of 5 s; ROTA_LEASE and
+ROTA_HEARTBEAT change that.`,
+		Example: `  rota up
+  rota up --members 5 --partitions 64 --rate 2000
+  rota up --for 30s > up.log            without a terminal: a line per event`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	fl := cmd.Flags()
+	fl.Var(cli.Whole(&f.members, 1, 64), "members", "how many members to start, 1 to 64")
+	fl.Var(cli.Whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024")
+	fl.Var(cli.Whole(&f.rate, 0, 100_000), "rate", "messages per second, over all partitions")
+	fl.StringVar(&f.dir, "dir", f.dir, "the folder for the server's data")
+	fl.StringVar(&f.listen, "listen", "", "HOST:PORT for clients that come by TCP, with the key in the folder (default: none can)")
+	fl.BoolVar(&f.open, "open", false, "let in every user of this machine by --listen, without a secret")
+	fl.Var(showTime{&f.length}, "for", "end after this time (default: at Ctrl-C)")
+	return cmd
+}
+
+// run is rota up.
+func (f *upFlags) run(ctx context.Context, out io.Writer) error {
+	if err := checkListen(f.listen, f.open); err != nil {
+		return err
+	}
+	how := url.Values{}
+	if f.open {
+		how.Set("open", "true")
+	}
+	server, err := embedded.Serve(connect.FolderURL("embed:"+f.dir), listenURL(nil, f.listen, how))
+	if err != nil {
+		return connect.Words(err)
+	}
+	defer server.Close()
+	if f.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.length)
+		defer cancel()
+	}
+	source := fmt.Sprintf("stream=%s&subject=demo.*&partitions=%d", demoStream, f.partitions)
+	if err := connect.WriteNote(f.dir, connect.Note{Group: demoGroup, Source: source}); err != nil {
+		return err
+	}
+	p, err := f.producer(ctx, source)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	file, err := newEventFile(f.dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	args := []string{"--dir", f.dir, "--handle", "none", "--events", "-", "--tally", "1s", "--tether", "--rejoin"}
+	if server.Fresh() {
+		args = append(args, "--new-group")
+	}
+	if connect.SharedFolder.Load() {
+		args = append(args, "--shared-folder")
+	}
+	sup, err := newSupervisor(args...)
+	if err != nil {
+		return err
+	}
+	v := newLive(out, f, whereServed(f.dir, server), sup, file)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-server.Done(): // its folder was taken away
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = f.live(ctx, sup, p, v)
+	if gone := server.Err(); gone != nil {
+		return errors.Join(err, connect.Words(gone))
+	}
+	return err
+}
+
+// producer makes the stream and whoever fills it. Old messages go by themselves,
+// so that the folder does not grow for ever.
+func (f *upFlags) producer(ctx context.Context, source string) (*Producer, error) {
+	p, err := NewProducer(ctx, "embed:"+f.dir+"?"+source, "")
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: demoStream, Subjects: []string{"demo.*"},
+		Storage: jetstream.FileStorage, MaxAge: 10 * time.Minute, MaxBytes: 256 << 20})
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("make the stream: %w", err)
+	}
+	return p, nil
+}
+
+// live starts the members and shows them until ctx ends; then all leave.
+func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live) error {
+	for i := range f.members {
+		if _, err := sup.start(fmt.Sprintf("c%d", i+1)); err != nil {
+			return errors.Join(err, v.end(sup, nil))
+		}
+	}
+	troubles := make(chan error)
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go f.publish(work, p, troubles)
+	looks := make(chan *rota.Status, 1)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go look(watching, "folder:"+f.dir, looks)
+	v.begin()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case h := <-sup.events:
+			v.take(h)
+		case st := <-looks:
+			v.see(st)
+		case err := <-troubles:
+			v.tell(time.Now(), "messages could not be published for a moment: "+err.Error())
+		case <-tick.C:
+			v.draw()
+		case <-ctx.Done():
+			stop()
+			return v.end(sup, looks)
+		}
+	}
+}
+
+// publish keeps the stream under load, whatever happens to it meanwhile.
+func (f *upFlags) publish(ctx context.Context, p *Producer, troubles chan<- error) {
+	for f.rate > 0 && ctx.Err() == nil {
+		p.sent = 0 // the rate counts from now
+		if err := p.steady(ctx, f.rate, 0, 64); err != nil {
+			select {
+			case troubles <- err:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// look reads the group again and again: members that others started are seen
+// this way alone.
+func look(ctx context.Context, url string, to chan<- *rota.Status) {
+	store, err := connect.OpenStore(url)
+	if err != nil {
+		return
+	}
+	defer store.Close()
+	for ctx.Err() == nil {
+		if st, err := rota.Inspect(ctx, store, demoGroup); err == nil {
+			select {
+			case to <- &st:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// showTime is how long a show lasts; zero until somebody ends it.
+type showTime struct{ v *time.Duration }
+
+func (s showTime) String() string {
+	if s.v == nil || *s.v == 0 {
+		return ""
+	}
+	return s.v.String()
+}
+
+func (s showTime) Type() string { return "duration" }
+
+func (s showTime) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return errors.New("want a time such as 30s or 2m; 0 is not before Ctrl-C")
+	}
+	*s.v = d
+	return nil
+}

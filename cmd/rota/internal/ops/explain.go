@@ -1,0 +1,211 @@
+package ops
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/internal/plain"
+	"github.com/spf13/cobra"
+)
+
+func ExplainCmd() *cobra.Command {
+	var t connect.Target
+	var v view
+	cmd := &cobra.Command{
+		Use:   "explain PARTITION",
+		Short: "Say in words who owns a partition, since when, why it moved and what it waits for",
+		Example: `  rota explain orders.3
+  rota explain orders.3 --watch`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return v.show(cmd, &t,
+				func(w io.Writer, st *rota.Status) error {
+					text, err := explain(st, args[0], time.Now())
+					if err == nil {
+						_, err = io.WriteString(w, text)
+					}
+					return err
+				},
+				func(st *rota.Status) (any, error) { return explainShape(st, args[0], time.Now()) })
+		},
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completeFrom(cmd.Context(), t, partitionNames, args, typed)
+	}
+	t.Flags(cmd)
+	v.flags(cmd, true)
+	return cmd
+}
+
+func findPartition(st *rota.Status, name string) (*rota.PartitionInfo, error) {
+	for i := range st.Partitions {
+		if st.Partitions[i].Name == name {
+			return &st.Partitions[i], nil
+		}
+	}
+	return nil, cli.Known("partition", partitionNames(st), name)
+}
+
+func explainShape(st *rota.Status, name string, now time.Time) (any, error) {
+	text, err := explain(st, name, now)
+	if err != nil {
+		return nil, err
+	}
+	p, err := findPartition(st, name)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		*rota.PartitionInfo
+		Says string `json:"says"`
+	}{p, text}, nil
+}
+
+// explain tells a partition's story.
+func explain(st *rota.Status, name string, now time.Time) (string, error) {
+	p, err := findPartition(st, name)
+	if err != nil {
+		return "", err
+	}
+	// From here on for people: all texts of others are made plain.
+	st, p, name = plain.Copy(st), plain.Copy(p), plain.Text(name)
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	add("%s", whoHasIt(st, p))
+	if !p.Since.IsZero() {
+		add("That is so since plan %d, made %s (%s) because %s.", p.Plan, cli.Ago(now.Sub(p.Since)), p.Since.Format(time.TimeOnly), cmp.Or(line.Causes(p.Causes), "of nothing on record"))
+	}
+	for _, s := range whatItWaitsFor(st, p, now) {
+		add("%s", s)
+	}
+	for _, s := range ordersAbout(st, p) {
+		add("%s", s)
+	}
+	for _, m := range st.Members {
+		for _, c := range m.Conditions {
+			if c.Partition == name {
+				add("%s says: %s.", m.Name, c.Text)
+			}
+		}
+	}
+	if n := len(st.History); n > 0 {
+		add("The last plans:")
+		for _, h := range st.History[max(0, n-4):] {
+			add("  plan %d, %s: %s; %s changed hands, %s", h.Plan, cli.Ago(now.Sub(h.Time)), cmp.Or(line.Causes(h.Causes), "no cause on record"),
+				cli.Count(h.Moves, "partition"), cli.Count(h.Members, "member"))
+		}
+	}
+	return strings.Join(out, "\n") + "\n", nil
+}
+
+func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
+	owner := st.NameOf(p.Owner)
+	switch {
+	case p.State == rota.PartitionOwned:
+		return fmt.Sprintf("%s is owned by %s, under token %d (the %s grant).", p.Name, owner, uint64(p.Token), ordinal(uint32(p.Token)))
+	case p.State == rota.PartitionRevoking && p.To != "":
+		return fmt.Sprintf("%s is being moved from %s to %s: %s was told to stop.", p.Name, owner, st.NameOf(p.To), owner)
+	case p.State == rota.PartitionRevoking:
+		return fmt.Sprintf("%s is being taken from %s, which was told to stop.", p.Name, owner)
+	}
+	switch p.Reason {
+	case "lapsed":
+		return fmt.Sprintf("%s is paused by order: nobody runs it until rota resume %s.", p.Name, p.Name)
+	case "removed":
+		return p.Name + " was removed: nobody runs it any more. rota partitions add brings it back."
+	case "returning":
+		return p.Name + " waits for the member that had it to come back (--return)."
+	case "quarantined":
+		return p.Name + " is in quarantine: too many members died while they ran it."
+	case "unplaced":
+		return p.Name + " has no owner, because no member may take it: look at drains, bans and limits."
+	}
+	if p.To != "" {
+		return fmt.Sprintf("%s has no owner at this moment: %s gets it next.", p.Name, st.NameOf(p.To))
+	}
+	return p.Name + " has no owner."
+}
+
+func ordinal(n uint32) string {
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+	case n%10 == 1:
+		return fmt.Sprintf("%dst", n)
+	case n%10 == 2:
+		return fmt.Sprintf("%dnd", n)
+	case n%10 == 3:
+		return fmt.Sprintf("%drd", n)
+	}
+	return fmt.Sprintf("%dth", n)
+}
+
+func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out []string) {
+	for _, m := range st.Members {
+		if m.Session != p.Owner || p.Owner == "" {
+			continue
+		}
+		silent := now.Sub(m.Sent)
+		switch {
+		case m.State == rota.MemberDead || m.State == rota.MemberLeft:
+			out = append(out, fmt.Sprintf("%s has ended (%s): the leader gives it to another with its next plan.", m.Name, strings.ToLower(string(m.State))))
+		case silent > m.Heartbeat*3/2:
+			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
+				m.Name, silent.Seconds(), m.Lease, DeadAfter(m.Lease).Seconds()))
+		case m.State == rota.MemberEvicted:
+			out = append(out, fmt.Sprintf("%s was evicted, because it did not stop in time. It may still be running, so its lease has to run out first.", m.Name))
+		case m.State == rota.MemberLeaving:
+			out = append(out, m.Name+" is leaving and hands it over.")
+		}
+	}
+	if w, ok := waitOf(st, p.Name); ok {
+		out = append(out, fmt.Sprintf("It waits for %s (%s).", w.For, cmp.Or(st.NameOf(w.Member), "nobody")))
+	} else if p.State == rota.PartitionOwned && len(out) == 0 {
+		out = append(out, "It runs, and waits for nothing.")
+	}
+	if st.Hold {
+		out = append(out, "Nothing is granted yet: the store is not known to be new, so every lease it may have forgotten has to run out first.")
+	}
+	if p.State == rota.PartitionFree && !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive }) {
+		out = append(out, "No member is live: it waits for one to join.")
+	}
+	return out
+}
+
+func ordersAbout(st *rota.Status, p *rota.PartitionInfo) (out []string) {
+	o := &st.Orders
+	if to := o.Pins[p.Name]; to != "" {
+		s := fmt.Sprintf("It is pinned to %s by order.", to)
+		if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.Name == to && m.State == rota.MemberLive }) {
+			s += " No member of that name is live, so the pin is ignored."
+		}
+		out = append(out, s)
+	}
+	for _, from := range o.Bans[p.Name] {
+		out = append(out, "It is kept away from "+from+" by order.")
+	}
+	if o.Freeze {
+		out = append(out, "The group is frozen by order: it moves only if its owner is gone.")
+	}
+	for _, l := range slices.Backward(o.Log) {
+		if slices.Contains(strings.Fields(l.What), p.Name) {
+			why := ""
+			if l.Why != "" {
+				why = fmt.Sprintf(", because: %s", l.Why)
+			}
+			out = append(out, fmt.Sprintf("The last order about it: %s, by %s at %s%s.", l.What, l.Who, l.Time.Format(time.DateTime), why))
+			break
+		}
+	}
+	return out
+}
