@@ -121,14 +121,6 @@ func TestBenchFailoverSaysWhatWentWrong(t *testing.T) {
 	nothingIn(t, tmp)
 }
 
-// A member that waits at a gate leaves, too, when its supervisor is gone.
-func TestATetherIsFeltAtTheGate(t *testing.T) {
-	p := trial.Start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
-	if code := p.Code(); code != 0 {
-		t.Errorf("exit %d", code)
-	}
-}
-
 // What rota check would complain of, this complains of.
 func TestBenchFailoverNoticesTwoOwners(t *testing.T) {
 	dir := t.TempDir()
