@@ -2,30 +2,39 @@ package ops
 
 import (
 	"encoding/json"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
-
-	"github.com/rota-dev/rota"
 )
 
 // A token in JSON is a string: jq and JavaScript round numbers above 2^53, and two
 // grants would look the same.
 func TestTokensInJSONAreStrings(t *testing.T) {
-	const token = 1927066583499276289
-	st := &rota.Status{Partitions: []rota.PartitionInfo{{Name: "q0", State: "OWNED", Owner: "1", Token: token}}}
-	status := shapeStatus(st, time.Now())
-	explained, err := explainShape(st, "q0", time.Now())
-	if err != nil {
+	c := newCrew(t)
+	c.join("c1", 5*time.Second)
+	c.rests(1)
+	var status struct {
+		Partitions []struct {
+			Name  string
+			Token any
+		}
+	}
+	if err := json.Unmarshal([]byte(c.must("status", "-o", "json")), &status); err != nil {
 		t.Fatal(err)
 	}
-	for what, shape := range map[string]any{"status": status, "explain": explained} {
-		b, err := json.Marshal(shape)
-		if err != nil {
+	if len(status.Partitions) == 0 {
+		t.Fatal("no partitions")
+	}
+	for _, p := range status.Partitions {
+		var explained struct{ Token any }
+		if err := json.Unmarshal([]byte(c.must("explain", p.Name, "-o", "json")), &explained); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(b), `"token":"1927066583499276289"`) {
-			t.Errorf("%s -o json: %s", what, b)
+		for what, token := range map[string]any{"status": p.Token, "explain": explained.Token} {
+			text, ok := token.(string)
+			if n, err := strconv.ParseUint(text, 10, 64); !ok || err != nil || n < 1<<53 {
+				t.Errorf("%s -o json: the token of %s is %v, %[3]T", what, p.Name, token)
+			}
 		}
 	}
 }
