@@ -41,7 +41,7 @@ bench-failover: ## measure joining, leaving and dying, beside franz-go's consume
 	@scripts/bench-failover.sh
 
 performance: ## write docs/performance.md of what bench-failover measured
-	@go run ./cmd/rota bench page -o page build/bench >docs/performance.md.part && mv docs/performance.md.part docs/performance.md
+	@go run ./cmd/rota/internal/dev bench page -o page build/bench >docs/performance.md.part && mv docs/performance.md.part docs/performance.md
 
 fuzz: ## fuzz every target for FUZZTIME (10s) each
 	@scripts/test.sh fuzz

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -14,10 +15,7 @@ import (
 // same host to recognise it. What cannot be read is left out: the guard then
 // proves nothing.
 func thisHost() record.Host {
-	h := record.Host{PID: uint32(os.Getpid())}
-	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
-		h.Boot = strings.TrimSpace(string(b))
-	}
+	h := record.Host{PID: uint32(os.Getpid()), Boot: clock.BootID()}
 	if b, err := os.ReadFile("/proc/self/stat"); err == nil {
 		// The command's name may hold anything; fields count from behind it.
 		if i := bytes.LastIndexByte(b, ')'); i >= 0 {

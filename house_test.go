@@ -20,6 +20,7 @@ import (
 // wrong with it, so that TestGuardsBite can show it broken ones.
 var guards = map[string]func(fs.FS) []string{
 	"arrows":  arrows,
+	"thin":    thin,
 	"modules": modules,
 	"words":   words,
 	"places":  places,
@@ -65,7 +66,17 @@ var rooms = []arrow{
 	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
 	{"drivers/*", of("."), of("rotatest")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
-	{"cmd/rota/...", of("..."), nil},
+	{"cmd/rota", inCmd("cli", "connect", "agent", "demo", "ops", "lab"), of("...")},
+	{"cmd/rota/internal/proc", nil, nil},
+	{"cmd/rota/internal/cli", of(".", "internal/plain"), inCmd("trial")},
+	{"cmd/rota/internal/connect", append(inCmd("cli"), ".", "internal/plain", "drivers/...", "rotatest"), inCmd("trial")},
+	{"cmd/rota/internal/agent", append(inCmd("cli", "connect", "proc"), ".", "internal/..."), append(inCmd("ops", "trial"), "drivers/...", "rotatest")},
+	{"cmd/rota/internal/ops", append(inCmd("cli", "connect", "proc"), ".", "internal/..."), append(inCmd("trial"), "drivers/...", "rotatest")},
+	{"cmd/rota/internal/demo", append(inCmd("cli", "connect", "ops", "proc"), ".", "internal/...", "drivers/..."), append(inCmd("trial"), "rotatest")},
+	{"cmd/rota/internal/lab/...", of("..."), nil},
+	{"cmd/rota/internal/dev", inCmd("cli", "lab"), nil},
+	{"cmd/rota/internal/notices", nil, nil},
+	{"cmd/rota/internal/trial", append(inCmd("proc"), ".", "internal/...", "rotatest"), nil},
 	{"test/...", of("..."), nil},
 }
 
@@ -75,6 +86,14 @@ type arrow struct {
 }
 
 func of(rooms ...string) []string { return rooms }
+
+// inCmd are rooms of the command.
+func inCmd(names ...string) (rooms []string) {
+	for _, name := range names {
+		rooms = append(rooms, path.Join("cmd/rota/internal", name))
+	}
+	return rooms
+}
 
 // arrows reads the import lines of every file, whatever its build tags: a
 // listing by the go command would show those of one system only.
@@ -104,6 +123,17 @@ func arrows(tree fs.FS) (wrong []string) {
 	return wrong
 }
 
+// thin keeps the command's code in its rooms: beside main.go, cmd/rota has tests only.
+func thin(tree fs.FS) (wrong []string) {
+	for file := range files(tree) {
+		dir, name := path.Split(file)
+		if dir == "cmd/rota/" && path.Ext(name) == ".go" && name != "main.go" && !strings.HasSuffix(name, "_test.go") {
+			wrong = append(wrong, fmt.Sprintf("%s: put it into a room below cmd/rota/internal; beside main.go there are tests only", file))
+		}
+	}
+	return wrong
+}
+
 func TestRoomPatterns(t *testing.T) {
 	for _, c := range []struct {
 		dir, room string
@@ -116,7 +146,7 @@ func TestRoomPatterns(t *testing.T) {
 		{"drivers/rotanats", "drivers/*", true},
 		{"drivers/rotanats/deep", "drivers/*", false},
 		{"cmd/rota", "cmd/rota/...", true},
-		{"cmd/rota/internal/bench", "cmd/rota/...", true},
+		{"cmd/rota/internal/lab/bench", "cmd/rota/...", true},
 		{"cmd/rotary", "cmd/rota/...", false},
 	} {
 		if got := within(c.dir, c.room); got != c.want {
@@ -322,8 +352,12 @@ require (
 	example.com/other v1.2.3 // indirect
 )
 `,
-		"cmd/rota/main.go": "package main\nimport _ \"github.com/rota-dev/rota/drivers/rotax\"\n",
-		"README.md":        "No memory allocation here.\n",
+		"cmd/rota/main.go":                     "package main\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/connect\"\n",
+		"cmd/rota/internal/connect/connect.go": "package connect\nimport _ \"github.com/rota-dev/rota/drivers/rotax\"\n",
+		"cmd/rota/internal/ops/ops.go":         "package ops\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/connect\"\n",
+		"cmd/rota/internal/agent/agent.go":     "package agent\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/connect\"\n",
+		"cmd/rota/internal/demo/demo.go":       "package demo\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/ops\"\n",
+		"README.md":                            "No memory allocation here.\n",
 	}
 	for _, c := range []struct {
 		guard, file, from, to string
@@ -338,6 +372,21 @@ require (
 		{"arrows", "drivers/rotax/x.go", "rota\"", "rota/internal/core\"", "drivers/rotax may not import internal/core"},
 		{"arrows", "doc.go", "internal/core", "drivers/rotax", "the root module imports drivers/rotax"},
 		{"arrows", "internal/util/util.go", "", "package util\n", "internal/util has no row"},
+		{"arrows", "cmd/rota/internal/connect/connect.go", "drivers/rotax", "cmd/rota/internal/lab", "connect may not import cmd/rota/internal/lab"},
+		{"arrows", "cmd/rota/internal/ops/ops.go", "internal/connect", "internal/lab/bench", "ops may not import cmd/rota/internal/lab/bench"},
+		{"arrows", "cmd/rota/internal/ops/ops.go", "internal/connect", "internal/demo", "ops may not import cmd/rota/internal/demo"},
+		{"arrows", "cmd/rota/internal/agent/agent.go", "internal/connect", "internal/lab", "agent may not import cmd/rota/internal/lab"},
+		{"arrows", "cmd/rota/internal/agent/agent.go", "internal/connect", "internal/demo", "agent may not import cmd/rota/internal/demo"},
+		{"arrows", "cmd/rota/internal/agent/agent.go", "internal/connect", "internal/trial", "agent may not import cmd/rota/internal/trial"},
+		{"arrows", "cmd/rota/internal/demo/demo.go", "internal/ops", "internal/lab", "demo may not import cmd/rota/internal/lab"},
+		{"arrows", "cmd/rota/main.go", "internal/connect", "internal/dev", "cmd/rota may not import cmd/rota/internal/dev"},
+		{"arrows", "cmd/rota/internal/util/util.go", "", "package util\n", "cmd/rota/internal/util has no row"},
+
+		{"thin", "cmd/rota/main.go", "", "", ""},
+		{"thin", "cmd/rota/help.go", "", "package main\n", "cmd/rota/help.go: put it into a room"},
+		{"thin", "cmd/rota/help_windows.go", "", "package main\n", "cmd/rota/help_windows.go: put it into a room"},
+		{"thin", "cmd/rota/help_test.go", "", "package main\n", ""},
+		{"thin", "cmd/rota/internal/cli/help.go", "", "package cli\n", ""},
 
 		{"modules", "go.mod", "", "", ""},
 		{"modules", "go.mod", "1.26.0\n", "1.26.0\n\nrequire example.com/x v1.0.0\n", "go.mod: requires example.com/x"},

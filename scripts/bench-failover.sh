@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 dir=${FOLDER:-build/bench} rounds=${ROUNDS:-10} systems=${SYSTEMS:-rota classic kip848}
 mkdir -p "$dir"
 go build -o "$dir/rota" ./cmd/rota
+go build -o "$dir/dev" ./cmd/rota/internal/dev
 (cd test && go build -o "../$dir/franz" ./bench/franz)
 
 # measure FILE FLAGS...: one run of one system, unless it is there. A broken
@@ -16,18 +17,18 @@ measure() {
   local file=$dir/$1 code=0
   shift
   [ -s "$file" ] && return
-  "$dir/rota" bench failover --runs 1 --report "$dir" -o json "$@" >"$dir/last.out" || code=$?
+  "$dir/dev" bench failover --runs 1 --report "$dir" -o json "$@" >"$dir/last.out" || code=$?
   [ -s "$file" ] || exit "$code"
 }
 
 for ((round = 0; round < rounds; round++)); do
   for system in $systems; do
     case $system in
-      rota) measure "rota-$round.json" --first "$round" ;;
+      rota) measure "rota-$round.json" --first "$round" --rota "$dir/rota" ;;
       classic) measure "franz-go-classic-$round.json" --first "$round" --system 'franz-go classic' --member "$dir/franz --protocol classic" ;;
       kip848) measure "franz-go-KIP-848-$round.json" --first "$round" --system 'franz-go KIP-848' --member "$dir/franz --protocol kip848" ;;
       *) echo "SYSTEMS: $system: want rota, classic, kip848" >&2 && exit 64 ;;
     esac
   done
 done
-"$dir/rota" bench page "$dir"
+"$dir/dev" bench page "$dir"

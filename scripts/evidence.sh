@@ -46,5 +46,5 @@ done
 if grep -q '"whole": true' build/mutate/figures.json 2>/dev/null; then # of make mutate, which has its own page
   cp build/mutate/figures.json "$dir/mutated.json"
 fi
-"$dir/rota" evidence "$dir" >docs/evidence.md
+go run ./cmd/rota/internal/dev evidence "$dir" >docs/evidence.md
 echo "docs/evidence.md is written"

@@ -139,7 +139,7 @@ heavy() {
 
 # mutants builds each known defect in and asks the tests to catch it.
 mutants() {
-  go test -timeout 30m -tags mutants -run Mutant $flags . ./internal/sim ./internal/explore ./cmd/rota
+  go test -timeout 30m -tags mutants -run Mutant $flags . ./internal/sim ./internal/explore ./cmd/rota/internal/agent ./cmd/rota/internal/lab
 }
 
 # fuzz gives every fuzz target FUZZTIME.

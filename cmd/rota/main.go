@@ -59,7 +59,6 @@ act on a partition, and none is idle for longer than it must be.`,
 		lab.ExploreCmd(),
 		lab.PlanCmd(),
 		lab.BenchCmd(),
-		lab.EvidenceCmd(),
 		agent.WatchdogCmd(),
 		cli.VersionCmd(notices),
 	)

@@ -116,6 +116,8 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
+		{"up --for -1s", 64, `--for "-1s": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
+		{"up --for 30", 64, `--for "30": want a time such as 30s or 2m; 0 is not before Ctrl-C; see rota up --help`},
 		{"up --rate -1", 64, `--rate "-1": want a whole number from 0 to 100000; see rota up --help`},
 		{"up --open", 64, "--open is about clients that come by TCP: add --listen HOST:PORT"},
 		{"serve --open", 64, "--open is about clients that come by TCP: add --listen HOST:PORT"},

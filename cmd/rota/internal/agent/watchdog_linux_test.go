@@ -267,3 +267,11 @@ func TestTheWatchdogIsNotForPeople(t *testing.T) {
 		t.Errorf("exit %d, %q", code, p.Err.String())
 	}
 }
+
+// A member that waits at a gate leaves, too, when its supervisor is gone.
+func TestATetherIsFeltAtTheGate(t *testing.T) {
+	p := trial.Start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
+	if code := p.Code(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}

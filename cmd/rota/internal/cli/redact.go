@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Whatever rota prints about a URL goes through redact, and every error about a
-// connection through bare. Both work on the text, since what cannot be parsed may
+// Whatever rota prints about a URL goes through Redact, and every error about a
+// connection through Bare. Both work on the text, since what cannot be parsed may
 // hold secrets too.
 
 const hidden = "***"

@@ -27,7 +27,7 @@ func Run(ctx context.Context, root *cobra.Command, look func(*cobra.Command), ar
 	err := root.ExecuteContext(ctx)
 	code, silent := ExitCode(err, began)
 	if !silent {
-		fmt.Fprintf(stderr, "rota: %s\n", plain.Lines(err.Error()))
+		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), plain.Lines(err.Error()))
 	}
 	return code
 }

@@ -125,7 +125,7 @@ func examples[T any](table []scheme[T]) string {
 // ExampleSource is a source that messages can be published to, for people.
 func ExampleSource() string { return sources[0].like }
 
-// StoreExamples and sourceExamples are the kinds of URL there are, for people.
+// StoreExamples and SourceExamples are the kinds of URL there are, for people.
 func StoreExamples() string { return examples(stores) }
 
 func SourceExamples() string { return examples(sources) }

@@ -11,6 +11,6 @@ func BenchCmd() *cobra.Command {
   rota bench plan              placing by load, beside the algorithms of the papers
   rota help bench plan         more about one of them`,
 	}
-	cmd.AddCommand(benchFailoverCmd(), benchPlanCmd(), benchPageCmd())
+	cmd.AddCommand(benchFailoverCmd(), benchPlanCmd())
 	return cmd
 }

@@ -27,14 +27,20 @@ type failoverFlags struct {
 	runs, first, partitions   int
 	lease, heartbeat, handler time.Duration
 	output, report            string
-	member, system, only      string
+	rota, member              string // what is measured; this program if both are ""
+	system, only              string
 	keep                      bool
 
-	command []string // of --member, or this program
+	command []string // that is measured
 }
 
-func benchFailoverCmd() *cobra.Command {
-	f := &failoverFlags{runs: 10, partitions: 64, lease: 5 * time.Second, heartbeat: 2 * time.Second, handler: 20 * time.Millisecond, output: "table", system: "rota"}
+func newFailoverFlags() *failoverFlags {
+	return &failoverFlags{runs: 10, partitions: 64, lease: 5 * time.Second, heartbeat: 2 * time.Second, handler: 20 * time.Millisecond, output: "table", system: "rota"}
+}
+
+func benchFailoverCmd() *cobra.Command { return failoverCmd(newFailoverFlags()) }
+
+func failoverCmd(f *failoverFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "failover",
 		Short: "Measure how long partitions wait when members come, go and die",
@@ -76,19 +82,30 @@ Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 us
 	fl.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	fl.StringVar(&f.report, "report", "", "keep the figures of each run in this folder, and the event lines of a run that broke a promise")
 	fl.BoolVar(&f.keep, "keep", false, "with --report: keep all event lines, about 200 MB per run")
-	fl.Var(cli.Whole(&f.partitions, 8, 1024), "partitions", "how many partitions, 8 to 1024")
 	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
 	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	return cmd
+}
+
+// devFailoverCmd is rota bench failover for those who develop it: it measures the
+// rota, or another program, that it is told to.
+func devFailoverCmd() *cobra.Command {
+	f := newFailoverFlags()
+	cmd := failoverCmd(f)
+	cmd.Long = "Failover is rota bench failover, with what only scripts and tests need."
+	cmd.Example = "  rota-dev bench failover --rota ./rota --runs 1 --report build/bench"
+	fl := cmd.Flags()
+	fl.StringVar(&f.rota, "rota", "", "the rota to measure")
+	fl.Var(cli.Whole(&f.partitions, 8, 1024), "partitions", "how many partitions, 8 to 1024")
 	fl.Var(cli.Span(&f.handler), "handler", "how long a message takes: too short a time saturates the machine, which then measures itself")
 	fl.Var(cli.Whole(&f.first, 0, 999), "first", "number of the first run, and so its phase")
 	fl.StringVar(&f.only, "only", "", "end a run after this event")
 	fl.StringVar(&f.member, "member", "", "measure this program instead; it is called as CMD serve and CMD run")
 	fl.StringVar(&f.system, "system", f.system, "and what to call it")
-	for _, hidden := range []string{"partitions", "handler", "first", "only", "member", "system"} {
-		fl.MarkHidden(hidden)
-	}
-	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	cli.Complete(cmd, "report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	cmd.MarkFlagsMutuallyExclusive("rota", "member")
+	cmd.MarkFlagsOneRequired("rota", "member")
 	cli.Complete(cmd, "only", cobra.FixedCompletions(failover.Events, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -152,7 +169,10 @@ func (f *failoverFlags) check() error {
 		}
 	}
 	f.command = strings.Fields(f.member)
-	if f.ours() {
+	switch {
+	case f.rota != "":
+		f.command = []string{f.rota}
+	case f.ours():
 		exe, err := os.Executable()
 		f.command = []string{exe}
 		return err
@@ -165,7 +185,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
-	r := f.newReport(strings.Join(os.Args[1:], " "))
+	r := f.newReport(cmd.Root().Name() + " " + strings.Join(os.Args[1:], " "))
 	var failed error
 	for i := range f.runs {
 		fmt.Fprintf(stderr, "%s, run %d of %d, each event %d/10 of a heartbeat after one\n", f.system, i+1, f.runs, (f.first+i)%10)
@@ -200,8 +220,8 @@ func (r *benchReport) verdict(failed error) error {
 	return failed
 }
 
-func (f *failoverFlags) newReport(args string) *benchReport {
-	return &benchReport{System: f.system, Command: "rota " + args, Machine: thisMachine(), Partitions: f.partitions,
+func (f *failoverFlags) newReport(command string) *benchReport {
+	return &benchReport{System: f.system, Command: command, Machine: thisMachine(), Partitions: f.partitions,
 		Lease: f.lease.Seconds(), Heartbeat: f.heartbeat.Seconds(), Wait: f.wait().Seconds(), Handler: 1000 * f.handler.Seconds(), Broken: []string{}}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // small is a run that takes seconds: joining and leaving, with a short lease.
-var small = strings.Fields("bench failover --runs 1 --partitions 8 --lease 2s --heartbeat 500ms --only leave")
+var small = append(strings.Fields("dev bench failover --runs 1 --partitions 8 --lease 2s --heartbeat 500ms --only leave --rota"), os.Args[0])
 
 func TestBenchFailoverMeasuresRealProcesses(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
@@ -43,10 +43,10 @@ func TestBenchFailoverMeasuresRealProcesses(t *testing.T) {
 	}
 	trial.In(t, p.Err.String(), "rota, run 1 of 1", "2nd joins", "5 join", "leave")
 
-	code, table, _ := rotaRuns(t.Context(), "bench", "page", filepath.Join(dir, "figures"))
+	code, table, _ := rotaRuns(t.Context(), "dev", "bench", "page", filepath.Join(dir, "figures"))
 	trial.In(t, table, "rota: 8 partitions", "2nd joins", "5 join", "leave", "idle: ")
 	if code != 0 {
-		t.Errorf("rota bench page: exit %d", code)
+		t.Errorf("bench page: exit %d", code)
 	}
 	nothingIn(t, tmp)
 }
@@ -97,34 +97,28 @@ func TestBenchFailoverSaysWhatWentWrong(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("ROTA_TEST_AS", "rota")
+	rota := " --rota " + os.Args[0]
 	for _, c := range []struct {
 		args string
 		code int
 		says string
 	}{
+		{"", 64, "at least one of the flags in the group [rota member] is required"},
 		{"--member /bin/false", 1, "the server "},
 		{"--member /bin/echo", 1, `the server said "serve --tether`},
 		{"--member ./no-such-program", 1, "no-such-program"},
-		{"--lease 1s --heartbeat 900ms", 1, "member c1 has ended by itself: exit 64"},
-		{"--only nothing", 64, `--only "nothing": want one of 2nd joins, 5 join`},
-		{"--keep", 64, "--keep needs --report DIR"},
-		{"--report /proc/none", 64, "--report: "},
-		{"--runs 0", 64, `--runs "0": want a whole number from 1 to 1000`},
+		{"--lease 1s --heartbeat 900ms" + rota, 1, "member c1 has ended by itself: exit 64"},
+		{"--only nothing" + rota, 64, `--only "nothing": want one of 2nd joins, 5 join`},
+		{"--keep" + rota, 64, "--keep needs --report DIR"},
+		{"--report /proc/none" + rota, 64, "--report: "},
+		{"--runs 0" + rota, 64, `--runs "0": want a whole number from 1 to 1000`},
 	} {
-		code, _, stderr := rotaRuns(t.Context(), append(strings.Fields("bench failover --runs 1"), strings.Fields(c.args)...)...)
+		code, _, stderr := rotaRuns(t.Context(), append(strings.Fields("dev bench failover --runs 1"), strings.Fields(c.args)...)...)
 		if code != c.code || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: exit %d, %q; want %d and %q", c.args, code, stderr, c.code, c.says)
 		}
 	}
 	nothingIn(t, tmp)
-}
-
-// A member that waits at a gate leaves, too, when its supervisor is gone.
-func TestATetherIsFeltAtTheGate(t *testing.T) {
-	p := trial.Start(t, t.TempDir(), strings.Fields("run --group g --store mem: --source none:?partitions=1 --own exec:true --tether --start-gate never")...)
-	if code := p.Code(); code != 0 {
-		t.Errorf("exit %d", code)
-	}
 }
 
 // What rota check would complain of, this complains of.

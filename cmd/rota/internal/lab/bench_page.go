@@ -18,16 +18,15 @@ import (
 )
 
 // benchPageCmd makes docs/performance.md of what scripts/bench-failover.sh has
-// measured. Nobody else needs it.
+// measured.
 func benchPageCmd() *cobra.Command {
 	output := "table"
 	cmd := &cobra.Command{
 		Use:     "page FOLDER",
 		Short:   "Compare the figures in a folder, or write docs/performance.md of them",
 		Long:    "Page reads what rota bench failover --report FOLDER has left there, of one system or of several.",
-		Example: "  rota bench page build/bench\n  rota bench page -o page build/bench >docs/performance.md",
+		Example: "  rota-dev bench page build/bench\n  rota-dev bench page -o page build/bench >docs/performance.md",
 		Args:    cobra.ExactArgs(1),
-		Hidden:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := readBench(os.DirFS(args[0]))
 			if err != nil {

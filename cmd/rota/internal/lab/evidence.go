@@ -17,16 +17,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// EvidenceCmd makes docs/evidence.md of what scripts/evidence.sh has run. Nobody
-// else needs it.
-func EvidenceCmd() *cobra.Command {
+// evidenceCmd makes docs/evidence.md of what scripts/evidence.sh has run.
+func evidenceCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "evidence FOLDER",
 		Short:   "Write docs/evidence.md of the figures in a folder",
 		Long:    "Evidence reads what scripts/evidence.sh has left in a folder and prints docs/evidence.md.",
-		Example: "  rota evidence build/evidence >docs/evidence.md",
+		Example: "  rota-dev evidence build/evidence >docs/evidence.md",
 		Args:    cobra.ExactArgs(1),
-		Hidden:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeEvidence(cmd.OutOrStdout(), os.DirFS(args[0]))
 		},

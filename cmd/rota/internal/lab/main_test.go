@@ -18,6 +18,9 @@ func TestMain(m *testing.M) { trial.Main(m, func() { cli.Main(run) }) }
 // run runs the program, as far as this room needs it: its own commands, and those
 // that rota bench failover calls.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "dev" { // the other program
+		return cli.Run(ctx, DevCmd(), func(*cobra.Command) {}, args[1:], stdout, stderr)
+	}
 	root := &cobra.Command{Use: "rota"}
 	root.AddCommand(SimCmd(), ExploreCmd(), PlanCmd(), BenchCmd(), agent.RunCmd(), demo.ServeCmd())
 	return cli.Run(ctx, root, func(*cobra.Command) {}, args, stdout, stderr)
