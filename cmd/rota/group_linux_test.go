@@ -121,7 +121,7 @@ func TestDeclaredDeadFreesAtOnce(t *testing.T) {
 	y := newYard(t)
 	flags := []string{"--source", "none:?partitions=4", "--own", "exec:sleep 1000"}
 	// The one with the long lease comes first: it takes in those with shorter ones.
-	long := y.member("long", append(flags, "--lease", "10m", "--heartbeat", "1s", "--drain", "2m")...)
+	long := y.member("long", append(flags, "--lease", "10m", "--heartbeat", "1s", "--stop-time", "2m")...)
 	trial.Until(t, "four", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 4}) })
 	y.member("c1", flags...)
 	trial.Until(t, "two each", func() bool { return mapIs(spreadOf(y), map[string]int{"long": 2, "c1": 2}) })

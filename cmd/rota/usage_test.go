@@ -101,8 +101,10 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		// Values.
 		{member + "--lease 0s", 64, `--lease "0s": it cannot be zero; see rota run --help`},
 		{member + "--lease 5", 64, `--lease "5": want a duration such as 5s or 150ms; see rota run --help`},
-		{member + "--drain -1s", 64, `--drain "-1s": it cannot be negative; see rota run --help`},
-		{member + "--settle 1us", 64, "--settle is 1µs: the least is 1ms\n"},
+		{member + "--stop-time -1s", 64, `--stop-time "-1s": it cannot be negative; see rota run --help`},
+		{member + "--quiet-time 1us", 64, "--quiet-time is 1µs: the least is 1ms\n"},
+		{member + "--settle 1s", 64, "--settle is called --quiet-time now; see rota run --help\n"},
+		{member + "--drain 1s", 64, "--drain is called --stop-time now; see rota run --help\n"},
 		{member + "--lease 200ms --heartbeat 50ms", 64, "--lease 200ms is too short for exec: 10ms of it are for ending commands, and on a busy machine that takes up to 25ms; use a lease of 500ms or more\n"},
 		{member + "--orphan 100h", 64, "--orphan is 100h0m0s: the most is 24h0m0s\n"},
 		{member + "--lease 3s", 64, "a heartbeat of 2s is too slow for a lease of 3s: "},
@@ -164,7 +166,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 // A flag wins over the environment, and that over the file.
 func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rota.yaml")
-	if err := os.WriteFile(file, []byte("lease: 11s\nheartbeat: 1s\nsettle: 0s\nlabel: [pod=p1, zone=z1]\nmembers: 7\nstart_gate: gate\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("lease: 11s\nheartbeat: 1s\nquiet_time: 0s\nlabel: [pod=p1, zone=z1]\nmembers: 7\nstart_gate: gate\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ROTA_PARTITION", "orders.3") // as in a command that a member runs
@@ -183,7 +185,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	if err := cli.ApplySettings(cmd); err != nil {
 		t.Fatal(err)
 	}
-	for flag, want := range map[string]string{"lease": "13s", "heartbeat": "2s", "settle": "0s", "label": "[pod=p1,zone=z1]", "start-gate": "gate", "drain": "30s", "return": "0s"} {
+	for flag, want := range map[string]string{"lease": "13s", "heartbeat": "2s", "quiet-time": "0s", "label": "[pod=p1,zone=z1]", "start-gate": "gate", "stop-time": "30s", "return": "0s"} {
 		if got := cmd.Flag(flag).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", flag, got, want)
 		}

@@ -115,7 +115,7 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 		return m
 	}
 	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.storeURL(address), "--source", source,
-		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--settle", settle.String())
+		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--quiet-time", settle.String())
 	m.run(append(argv, append(slices.Clone(c.tune), flags...)...), "ROTA_DEFECT="+c.defect)
 	return m
 }

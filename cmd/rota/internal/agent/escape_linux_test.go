@@ -103,7 +103,7 @@ func TestASetuidDaemonHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out trial.Buffer
-	c := exec.Command(rota, "run", "--group", "g", "--store", "mem:", "--source", "none:?partitions=3", "--new-group", "--drain", "5s", "--own",
+	c := exec.Command(rota, "run", "--group", "g", "--store", "mem:", "--source", "none:?partitions=3", "--new-group", "--stop-time", "5s", "--own",
 		"exec:trap 'exit 0' TERM; [ $ROTA_PARTITION = p0 ] && "+daemon+" "+daemonArg+" "+pidFile+"; touch "+dir+"/up.$ROTA_PARTITION; while :; do sleep 0.02; done")
 	c.Env, c.Dir = append(os.Environ(), "ROTA_TEST_AS=rota"), dir
 	c.Stdout, c.Stderr = &out, &out

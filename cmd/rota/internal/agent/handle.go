@@ -305,7 +305,7 @@ type notBegun struct{ error }
 func untried(err error) error { return fmt.Errorf("%w: %w", rota.ErrUntried, err) }
 
 // own runs one command per partition while it is owned: what --own names. Stop
-// asks it to end by SIGTERM, and it has the drain time for that.
+// asks it to end by SIGTERM, and it has the stop time for that.
 func (h *hand) own(ctx context.Context, own rota.Ownership) error {
 	defer h.enter(ctx)()
 	err := h.keeper.run(ctx, own, command{about: own.Partition(), argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),

@@ -23,7 +23,7 @@ import (
 type memberFlags struct {
 	group, store, dir, source, handle, own, name string
 	strategy, rebalance                          string
-	lease, heartbeat, settle, drain              time.Duration
+	lease, heartbeat, quietTime, stopTime        time.Duration
 	grace, orphan, ret, tally                    time.Duration
 	rejoin, newGroup, trace, quiet, tether       bool
 	gate, events                                 string
@@ -33,7 +33,7 @@ type memberFlags struct {
 
 func RunCmd() *cobra.Command {
 	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
-		settle: 100 * time.Millisecond, drain: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
+		quietTime: 100 * time.Millisecond, stopTime: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run one member of a group",
@@ -85,8 +85,8 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.Var(cli.OneWord(&f.rebalance, "incremental", "eager"), "rebalance", "whether only what moves stops, or everything")
 	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
 	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
-	fl.Var(cli.SpanOrNone(&f.settle), "settle", "how long it must be quiet after an arrival, so that a burst is one plan")
-	fl.Var(cli.Span(&f.drain), "drain", "how long a partition may take to stop")
+	fl.Var(cli.SpanOrNone(&f.quietTime), "quiet-time", "how long a leader waits for further arrivals before it plans, so that a burst is one plan")
+	fl.Var(cli.Span(&f.stopTime), "stop-time", "how long a partition may take to stop")
 	fl.Var(cli.SpanOrNone(&f.grace), "grace", "how long a partition stays away from a member that gave it up")
 	fl.Var(cli.SpanOrNone(&f.orphan), "orphan", "how long to hope for the store once the lease is over")
 	fl.Var(cli.SpanOrNone(&f.ret), "return", "how long the partitions of a member that left or died wait for one of its --name")
@@ -261,7 +261,7 @@ func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Sour
 func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Config {
 	cfg := rota.Config{Group: f.group, Store: store, Source: src, Name: f.name, Labels: f.labels,
 		Strategy: rota.Strategy(f.strategy), Mode: rota.Mode(f.rebalance),
-		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.settle, StopTime: f.drain, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
+		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.quietTime, StopTime: f.stopTime, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
 		Rejoin: f.rejoin, NewGroup: f.newGroup}
 	if f.own == "" {
 		cfg.Handle = h.handle()
@@ -274,7 +274,7 @@ func flagWords(err error) error {
 	text := strings.TrimPrefix(err.Error(), "rota: ")
 	text = strings.ReplaceAll(text, "; is a unit missing, as in 5*time.Second?", "")
 	for field, flag := range map[string]string{
-		"Lease": "lease", "Heartbeat": "heartbeat", "Settle": "settle", "Drain": "drain", "Grace": "grace", "Orphan": "orphan",
+		"Lease": "lease", "Heartbeat": "heartbeat", "QuietTime": "quiet-time", "StopTime": "stop-time", "Grace": "grace", "Orphan": "orphan",
 		"Return": "return", "Group": "group", "Source": "source", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
 	} {
 		text = strings.ReplaceAll(text, "Config."+field, "--"+flag)

@@ -249,7 +249,7 @@ func TestRotaEndsWithItsWatchdog(t *testing.T) {
 
 // A frozen watchdog ends nothing: then rota does it, and ends.
 func TestAFrozenWatchdogDoesNotKeepCommandsAlive(t *testing.T) {
-	p, _, commands := owners(t, 1, "--drain", "1s")
+	p, _, commands := owners(t, 1, "--stop-time", "1s")
 	trial.Until(t, "the command", func() bool { return len(commands()) == 4 })
 	command, _ := proc.Read(commands()[0])
 	watchdog := command.Parent

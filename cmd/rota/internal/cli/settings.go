@@ -30,6 +30,10 @@ var notSettings = []string{"help", "config", "partition", "session", "yes"}
 // written.
 func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
 
+// renamed are flags that had another name: it is refused with the new one, since to
+// ignore it would change how a group behaves.
+var renamed = map[string]string{"settle": "quiet-time", "drain": "stop-time"}
+
 // ApplySettings sets what the command line left open.
 func ApplySettings(cmd *cobra.Command) error {
 	file, named := os.LookupEnv("ROTA_CONFIG")
@@ -45,7 +49,16 @@ func ApplySettings(cmd *cobra.Command) error {
 	}
 	var wrong error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if wrong != nil || f.Changed || !isSetting(f) {
+		if wrong != nil || !isSetting(f) {
+			return
+		}
+		for old, name := range renamed {
+			if name == f.Name && os.Getenv(Variable(old)) != "" {
+				wrong = Usagef("%s: it is called %s now", Variable(old), Variable(name))
+				return
+			}
+		}
+		if f.Changed {
 			return
 		}
 		if v, ok := os.LookupEnv(Variable(f.Name)); ok && v != "" {
@@ -102,6 +115,8 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 		key := strings.Map(OneLine, k.Value)
 		name := strings.ReplaceAll(key, "_", "-")
 		switch {
+		case renamed[name] != "" && !known[name]:
+			return nil, Usagef("%s:%d: %s: it is called %s now", file, k.Line, key, renamed[name])
 		case !known[name]:
 			return nil, Usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
 		case out[name].line != 0:

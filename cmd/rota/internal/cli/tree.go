@@ -36,6 +36,9 @@ func badFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return Usagef("--%s %q: %v; see %s --help", bad.GetFlag().Name, RedactIfURL(bad.GetValue()), bad.Unwrap(), cmd.CommandPath())
 	}
+	if bad, ok := errors.AsType[*pflag.NotExistError](err); ok && cmd.Flags().Lookup(renamed[bad.GetSpecifiedName()]) != nil {
+		return Usagef("--%s is called --%s now; see %s --help", bad.GetSpecifiedName(), renamed[bad.GetSpecifiedName()], cmd.CommandPath())
+	}
 	return Usagef("%v; see %s --help", err, cmd.CommandPath())
 }
 

@@ -184,7 +184,7 @@ func (v *live) see(st *rota.Status) {
 			v.tell(time.Now(), m.Name+" "+words[m.State])
 		}
 	}
-	if !v.hinted && !v.screen && v.settled() {
+	if !v.hinted && !v.screen && v.atRest() {
 		v.hinted = true
 		v.flush()
 		for _, h := range v.hints() {
@@ -193,7 +193,7 @@ func (v *live) see(st *rota.Status) {
 	}
 }
 
-func (v *live) settled() bool {
+func (v *live) atRest() bool {
 	if v.st == nil || v.st.Phase != rota.Sentinel || len(v.st.Partitions) == 0 {
 		return false
 	}

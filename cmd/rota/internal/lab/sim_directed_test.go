@@ -38,7 +38,7 @@ func TestReplayOfAScenarioFile(t *testing.T) {
 	const story = `# one member
 group partitions=2
 join c1
-settle
+stabilize
 ----
 c1 leads
 plan 1 (joined, roster; 2 placed)  c1: q0 q1

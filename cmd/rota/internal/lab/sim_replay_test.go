@@ -13,7 +13,7 @@ import (
 // A scenario file may be anybody's, as part of a report of a bug.
 func TestWhatOthersWroteIsTameInStories(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s\x1b[2J.txt")
-	text := "group partitions=2\njoin c\x1b]0;x\x07\u202e1\nsettle\n----\nseen\u009b2J by nobody\x1b[2J\n"
+	text := "group partitions=2\njoin c\x1b]0;x\x07\u202e1\nstabilize\n----\nseen\u009b2J by nobody\x1b[2J\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -58,10 +58,10 @@ const soundTale = `
 	2100  handle  c1 q0@1  7000 2
 	2200  settled c1 q0@1  7000
 	3000  stop    c1 q0@1  7000
-	3010  drained c1 q0@1  7000
+	3010  stopped c1 q0@1  7000
 	3020  grant   c2 q0@2  8000
 	3021  handle  c2 q0@2  8000 3
-	9000  drained c2 q0@2  13000
+	9000  stopped c2 q0@2  13000
 `
 
 func TestASoundHistoryIsAllWell(t *testing.T) {
@@ -90,8 +90,8 @@ func TestALateStopAfterTheLeaseIsAllWell(t *testing.T) {
 		100   grant   c1 q0@1 5000
 		5300  grant   c2 q0@2 10000
 		5400  handle  c2 q0@2 10000 1
-		9000  drained c1 q0@1 5000
-		9100  drained c2 q0@2 10000`))
+		9000  stopped c1 q0@1 5000
+		9100  stopped c2 q0@2 10000`))
 	if len(v.Wrong) > 0 {
 		t.Error(v.Wrong)
 	}
@@ -103,7 +103,7 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 		"two owners at once": {`
 			100  grant   c1 q0@1 5000
 			3000 grant   c2 q0@2 8000
-			3010 drained c1 q0@1 8000`, "q0 is granted while c1 (session-c1) runs it with a valid lease"},
+			3010 stopped c1 q0@1 8000`, "q0 is granted while c1 (session-c1) runs it with a valid lease"},
 		"granted before the lease of a killed owner ended": {`
 			100  grant   c1 q0@1 5000
 			4900 grant   c2 q0@2 8000`, "q0 is granted while c1"},
@@ -113,15 +113,15 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 			5300 grant   c2 q0@2 10000`, "q0 is granted while c1"},
 		"a token that does not grow": {`
 			100  grant   c1 q0@2 5000
-			200  drained c1 q0@2 5000
+			200  stopped c1 q0@2 5000
 			300  grant   c2 q0@1 5000`, "q0 is granted as @"},
 		"one token, two sessions": {`
 			100  grant   c1 q0@1 5000
-			200  drained c1 q0@1 5000
+			200  stopped c1 q0@1 5000
 			300  grant   c2 q0@1 5000`, "q0@1 is granted to c2, and was granted to session session-c1"},
 		"two starts of one grant": {`
 			100  grant   c1 q0@1 5000
-			200  drained c1 q0@1 5000
+			200  stopped c1 q0@1 5000
 			300  grant   c1 q0@1 5000`, "starts q0@"},
 		"handled after the lease": {`
 			100  grant   c1 q0@1 5000

@@ -120,15 +120,15 @@ func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
 		return fmt.Sprintf("%s is being taken from %s, which was told to stop.", p.Name, owner)
 	}
 	switch p.Reason {
-	case "lapsed":
+	case rota.ReasonPaused:
 		return fmt.Sprintf("%s is paused by order: nobody runs it until rota resume %s.", p.Name, p.Name)
-	case "removed":
+	case rota.ReasonRemoved:
 		return p.Name + " was removed: nobody runs it any more. rota partitions add brings it back."
-	case "returning":
+	case rota.ReasonReturning:
 		return p.Name + " waits for the member that had it to come back (--return)."
-	case "quarantined":
+	case rota.ReasonQuarantined:
 		return p.Name + " is in quarantine: too many members died while they ran it."
-	case "unplaced":
+	case rota.ReasonUnplaced:
 		return p.Name + " has no owner, because no member may take it: look at drains, bans and limits."
 	}
 	if p.To != "" {

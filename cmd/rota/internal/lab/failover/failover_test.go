@@ -85,7 +85,7 @@ const joins = before + `
 	1110 c1 handled p0@1
 	1160 c1 plan
 	1165 c1 handled p1@1
-	1166 c1 drained p1@1
+	1166 c1 stopped p1@1
 	1170 c2 start p1@2
 	1175 c2 handle p1@2
 	1180 c1 handle p0@1
@@ -281,8 +281,8 @@ func TestSharedWantsEveryPartitionConsumedByWhoIsThere(t *testing.T) {
 		"a third with one that is gone": told(t, joins+"900 c9 start p2@1\n1170 c9 handle p2@1\n").Shared(3, two, 0),
 		"one partition nobody has":      h.Shared(3, two, 0),
 		"all with one of two":           told(t, before).Shared(2, two, 0),
-		"stopped and not started again": told(t, joins+"1200 c2 drained p1@2\n").Shared(2, two, 0),
-		"started and not handled yet":   told(t, joins+"1200 c2 drained p1@2\n1201 c1 start p1@3\n1201 c2 start p0@3").Shared(2, two, 0),
+		"stopped and not started again": told(t, joins+"1200 c2 stopped p1@2\n").Shared(2, two, 0),
+		"started and not handled yet":   told(t, joins+"1200 c2 stopped p1@2\n1201 c1 start p1@3\n1201 c2 start p0@3").Shared(2, two, 0),
 	} {
 		if so {
 			t.Error(what + " counts as shared")
