@@ -14,7 +14,7 @@ import (
 // codes; the sentence that comes with one is for people and may change.
 type Condition string
 
-// What the group tells of. Sources and programs may use codes of their own.
+// What the group tells of. A source has codes of its own: Ownership.Tell.
 const (
 	ConditionTwins            Condition = "twins"             // two processes have one name
 	ConditionStuck            Condition = "stuck"             // a partition was granted long ago and has not started
@@ -42,7 +42,6 @@ const (
 	ConditionSourceFailed      Condition = "source-failed"      // Consume returned an error
 	ConditionPrepareFailed     Condition = "prepare-failed"     // so did Prepare
 	ConditionUntried           Condition = "untried"            // the handler could not begin with a message: ErrUntried
-	ConditionSource            Condition = "source"             // the source said so: Ownership.Tell
 	ConditionWarning           Condition = "warning"            // the store or the source warns: Warner
 	ConditionBug               Condition = "bug"                // an assertion of rota itself was broken
 )

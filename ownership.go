@@ -81,7 +81,8 @@ func (o Ownership) Meta() (Meta, <-chan struct{}) { return o.r.meta.now() }
 func (o Ownership) Progress(n int) { o.r.progress(n) }
 
 // Tell shows people something odd about the partition, as a condition of this
-// member, once for each text. It changes nothing.
-func (o Ownership) Tell(text string) { o.r.s.conditionOnce(ConditionSource, o.r.name, text) }
+// member, once for each text. The code is for programs, such as "note-changed". It
+// changes nothing.
+func (o Ownership) Tell(code Condition, text string) { o.r.s.conditionOnce(code, o.r.name, text) }
 
 func (o Ownership) String() string { return fmt.Sprintf("%s@%d", o.r.name, o.r.token) }

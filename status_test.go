@@ -144,7 +144,7 @@ func TestAMessageOfNobodyHasAnEndedOwnership(t *testing.T) {
 	}
 	own.Started()
 	own.Progress(1)
-	own.Tell("something")
+	own.Tell("odd", "something")
 	if meta, _ := own.Meta(); own.Partition() != "" || own.Token() != 0 || own.Session() != "" || len(meta) != 0 {
 		t.Errorf("it is %v of session %q with %v", own, own.Session(), meta)
 	}

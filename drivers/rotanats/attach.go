@@ -189,7 +189,7 @@ func (s *source) post(ctx context.Context, from *store, own rota.Ownership, key 
 	_, short := s.place(own.Partition())
 	p, wrong := readPost(e.Value, s.set.Durable, short, own.Token(), time.Now())
 	for _, w := range wrong {
-		own.Tell(fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
+		own.Tell("note-changed", fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
 	}
 	if p.Token > own.Token() {
 		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
@@ -284,7 +284,7 @@ func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *fac
 			return from, nil
 		}
 		if tries == 3 {
-			own.Tell(fmt.Sprintf("it was settled up to message %d, but stream %s ends at %d: consuming it from message %d on",
+			own.Tell("stream-went-back", fmt.Sprintf("it was settled up to message %d, but stream %s ends at %d: consuming it from message %d on",
 				max(c.Start-1, floor), s.set.Stream, f.last, from))
 			return from, nil
 		}
