@@ -38,12 +38,9 @@ func (m *Member) SessionID() uint64 {
 	return 0
 }
 
-// SourceFailures sets how often a source may fail before it is given up.
-func SourceFailures(n int) (undo func()) {
-	old := sourceFailures
-	sourceFailures = n
-	return func() { sourceFailures = old }
-}
+// SourceFailures sets how often a source may fail in a row before its partition is
+// given up.
+func (m *Member) SourceFailures(n int) { m.sourceFailures = n }
 
 // LastPlan is the newest plan event of the member.
 func (m *Member) LastPlan() Event {

@@ -36,21 +36,22 @@ var (
 
 // A Member takes part in a group.
 type Member struct {
-	cfg       Config
-	timing    core.Timing
-	name      string
-	log       *slog.Logger
-	clock     clock.Clock
-	ring      ring
-	ran       atomic.Bool
-	asks      chan chan Status
-	cur       atomic.Pointer[session]
-	testPause func() // tests freeze a member by blocking here
-	ahead     int64  // pace.Gate.Ahead; set by tests only
-	listed    bool   // the source has answered once; the session's own
-	toldOnce  toldOnce
-	joins     int // sessions so far, the running one included
-	ended     chan struct{}
+	cfg            Config
+	timing         core.Timing
+	name           string
+	log            *slog.Logger
+	clock          clock.Clock
+	ring           ring
+	ran            atomic.Bool
+	asks           chan chan Status
+	cur            atomic.Pointer[session]
+	sourceFailures int    // how often a source may fail in a row before its partition is given up
+	testPause      func() // tests freeze a member by blocking here
+	ahead          int64  // pace.Gate.Ahead; set by tests only
+	listed         bool   // the source has answered once; the session's own
+	toldOnce       toldOnce
+	joins          int // sessions so far, the running one included
+	ended          chan struct{}
 }
 
 // leaseClock is the clock that a member measures its lease by.
@@ -88,6 +89,7 @@ func New(cfg Config) (*Member, error) {
 	if m.cfg.Attempts == 0 {
 		m.cfg.Attempts = 5
 	}
+	m.sourceFailures = 5
 	m.ring.init()
 	return m, nil
 }

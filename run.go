@@ -17,14 +17,12 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// How often a source may fail in a row before its partition is given up, and how
-// long it waits in between.
+// The back-off between two tries, of a source or of a message, grows from the first
+// to the last.
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
 )
-
-var sourceFailures = 5 // changed by tests only
 
 // A run is one partition being consumed: one call of Source.Consume after the
 // other, until the plan or the lease says otherwise.
@@ -146,7 +144,7 @@ func (r *run) live() {
 			why = fmt.Sprintf("the source failed: %v", err)
 			r.s.condition(ConditionSourceFailed, r.name, why)
 		}
-		if fails >= sourceFailures {
+		if fails >= r.s.m.sourceFailures {
 			kind, because = core.GivenUp, why
 			return
 		}

@@ -35,7 +35,6 @@ func playAll(t *testing.T, prefix string) {
 	}
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
-			defer rota.SourceFailures(1)()
 			synctest.Test(t, func(t *testing.T) {
 				w := newPlay(t)
 				defer w.close()
@@ -53,6 +52,7 @@ type play struct {
 	began   time.Time
 	cfg     rota.Config
 	tune    map[string][]string
+	fails   int             // how often a source may fail in a row
 	returns bool            // an Abort ends the handlers that have overstayed, and returns
 	cut     map[string]bool // where a process that starts is cut off
 	begun   map[string]bool // who has been started once
@@ -112,7 +112,7 @@ type proc struct {
 }
 
 func newPlay(t *testing.T) *play {
-	w := &play{t: t, began: time.Now(), tune: map[string][]string{}, cut: map[string]bool{}, begun: map[string]bool{}, sink: map[string]effect{}}
+	w := &play{t: t, fails: 1, began: time.Now(), tune: map[string][]string{}, cut: map[string]bool{}, begun: map[string]bool{}, sink: map[string]effect{}}
 	w.depot = &depot{cells: map[string]rota.Entry{}, wrote: w.wrote, class: rota.ClassB}
 	w.cfg = rota.Config{Group: "play", NewGroup: true}
 	w.checks.Reset(16, 0)
@@ -286,6 +286,7 @@ func (w *play) join(label string) {
 	}
 	p.m = m
 	m.Hold(p.stand)
+	m.SourceFailures(w.fails)
 	w.mu.Lock()
 	w.crew = append(w.crew, p)
 	w.mu.Unlock()

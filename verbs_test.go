@@ -32,7 +32,7 @@ func (w *play) Do(c scenario.Command) error {
 				if err != nil {
 					return err
 				}
-				rota.SourceFailures(n)
+				w.fails = n
 			}
 			w.returns = w.returns || k == "abort" && v == "returns"
 			if k == "partitions" {
