@@ -65,13 +65,12 @@ func compile(root, dir string, set *Set, probing bool) (string, error) {
 
 // compileOver builds a package over the core with all mutants and some files more.
 func compileOver(root, dir, name string, files map[string][]byte, more map[string]string, args ...string) (string, error) {
-	src := filepath.Join(dir, name+"-src")
-	if err := os.RemoveAll(src); err != nil {
+	// Outside of the repository: go vet and gofmt would look at the mutated core.
+	src, err := os.MkdirTemp("", "rota-mutate-")
+	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(src, 0o755); err != nil {
-		return "", err
-	}
+	defer os.RemoveAll(src)
 	replace := map[string]string{}
 	put := func(path, text string) error {
 		to := filepath.Join(src, filepath.Base(path))
@@ -92,7 +91,7 @@ func compileOver(root, dir, name string, files map[string][]byte, more map[strin
 	if err != nil {
 		return "", err
 	}
-	overlay := filepath.Join(dir, name+".json")
+	overlay := filepath.Join(src, "overlay.json")
 	if err := os.WriteFile(overlay, text, 0o644); err != nil {
 		return "", err
 	}
