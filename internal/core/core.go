@@ -99,7 +99,7 @@ type Node struct {
 	closed    bool // the source's connections are closed
 	closing   bool
 
-	// What it runs.
+	// Its runs.
 	runs    []run // by ID
 	gaveUp  []record.GaveUp
 	lapsed  bool // the lease ran out (or nearly): all runs cancelled
@@ -118,7 +118,7 @@ type Node struct {
 	poll    Time
 	creates bool   // no plan found: create one
 	server  string // identity of the store's server, where it has one
-	era     uint32 // newest wall clock that the shell told, in units of Config.Era
+	era     uint32 // newest wall clock that an answer carried, in units of Config.Era
 
 	roster     *record.Roster
 	rosterCell cell
@@ -126,7 +126,7 @@ type Node struct {
 	orders     *record.Orders
 	ordersCell cell
 
-	// What it knows of others.
+	// Its knowledge of other members.
 	peers    []peer // by session
 	watch    Watch
 	all      bool // every member's record has been seen since the watch of all began

@@ -110,7 +110,7 @@ const (
 	DoCall   Do = iota // a store call: Verb, Key, Prev and the record; answered once
 	DoWatch            // watch the records that Watch names, from now on
 	DoStart            // run ID@Token, called Name
-	DoStop             // let ID@Token finish what it fetched, then Stopped
+	DoStop             // let ID@Token finish its fetched messages, then Stopped
 	DoCancel           // end ID@Token at once, then Stopped
 	DoAsk              // ask the source for its partitions, then Listed
 	DoClose            // close the source's connections, then Closed

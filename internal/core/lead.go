@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// lead is what only a leader needs, apart from burst, which a deputy keeps as well.
-// All of it but burst starts from nothing with each leader.
+// lead is the state that only a leader needs, apart from burst, which a deputy
+// keeps as well. All of it but burst starts from nothing with each leader.
 type lead struct {
 	burst burst
 
@@ -26,7 +26,7 @@ type lead struct {
 	rosterBy    Time   // until when plans wait for a roster that is wrong now; Never if it is right
 	listing     []record.Partition
 	listed      bool // the source has answered
-	complete    bool // the listing comes from the broker, so it shows what is gone
+	complete    bool // the listing comes from the broker: a partition it lacks may be gone
 	missed      []miss
 	asking      bool
 	ask         Time

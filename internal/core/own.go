@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// own is what a session knows of its own record. At most one call on it is in
+// own is a session's knowledge of its own record. At most one call on it is in
 // flight.
 type own struct {
 	state   record.MemberState // the state that the next write tells

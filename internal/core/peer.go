@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// A peer is what this node knows of one member's record, its own included.
+// A peer is this node's knowledge of one member's record, its own included.
 type peer struct {
 	session record.Session
 	rec     *record.Member // nil: not read yet, or absent

@@ -16,7 +16,7 @@ type run struct {
 	token     record.Token
 	phase     phase
 	cancelled bool
-	since     Time // stopping: when it was told to
+	since     Time // when it was told to stop
 }
 
 type phase uint8
