@@ -134,7 +134,7 @@ type Node struct {
 	listPoll Time
 
 	// Succession.
-	vacant   Time // since when the plan's leader is known to be gone; Never if it leads
+	vacant   Time // since when the plan's leader is known to be gone; Never otherwise
 	claiming bool
 
 	// Leading.

@@ -285,8 +285,8 @@ func (n *Node) liveDiffers() bool {
 	return live != len(n.plan.Members)
 }
 
-// ownerless tells whether there is a free row without a target that some member
-// could take.
+// ownerless tells whether there is a free row that no grant will reach, although
+// some member could take it.
 func (d *draft) ownerless() bool {
 	late := d.barred() && !d.revoking()
 	if !slices.ContainsFunc(d.rows, func(r record.Row) bool { return d.stranded(&r, late) }) {

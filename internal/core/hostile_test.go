@@ -57,7 +57,7 @@ func (v *victim) do(a core.Action) {
 	switch a.Do {
 	case core.DoCall:
 		v.calls = append(v.calls, a)
-		if p := a.Plan; p != nil { // its own plans count as shown once they are written
+		if p := a.Plan; p != nil { // its own plans count as shown as soon as it writes them
 			for _, h := range p.Mine(me, nil) {
 				v.shown[fmt.Sprint(h.ID, h.Token)] = true
 			}
