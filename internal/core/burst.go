@@ -101,6 +101,8 @@ func (n *Node) notice() {
 	if !n.all || n.lead.taking || n.plan == nil {
 		return // some members may not be in sight yet
 	}
+	// Nobody is missing, so no plan will answer that death: the next one notes
+	// suspects anew.
 	if !n.Leads() && n.lead.burst.open && !n.liveDiffers() {
 		n.lead.burst.close()
 	}

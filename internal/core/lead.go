@@ -138,6 +138,7 @@ func (n *Node) leading() bool {
 	if !n.Leads() || n.cause != NotEnded {
 		return false
 	}
+	// A leaver leads on only if nobody else can.
 	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) {
 		return false
 	}

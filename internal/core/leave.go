@@ -36,7 +36,7 @@ func (n *Node) leave() {
 		n.closing = true
 		n.endBy = n.now.Add(n.cfg.Lease)
 		n.do(Action{Do: DoClose})
-	case n.closed && n.own.known == 0 || n.reached(n.endBy):
+	case n.closed && n.own.known == 0 || n.reached(n.endBy): // it never joined, or LEFT cannot be written
 		n.leftFor(ByLeave)
 	case n.closed && n.own.state != record.Left:
 		n.own.state, n.own.dirty = record.Left, true
@@ -81,6 +81,8 @@ func (n *Node) finish() {
 		return // first the plan gets its new incarnation
 	}
 	o := &n.own
+	// An orphan does not reach the store. After DEAD or a deletion there is no
+	// version to write over: rev is 0.
 	canSay := o.rev != 0 && (n.cause == ByFence || n.cause == ByStore || n.cause == ByFailure)
 	if !canSay || overtime {
 		n.leftFor(n.cause)

@@ -213,7 +213,7 @@ func (n *Node) readBack(e *Entry) {
 		o.rev = e.Rev
 		n.confirmed(found, m, e.Rev)
 		o.dirty = m.Seq != newest.seq || n.stale(m)
-		if m.Seq != newest.seq {
+		if m.Seq != newest.seq { // the newest heartbeat failed: back-off
 			o.wait = n.now.Add(n.cfg.Retry)
 		}
 	}

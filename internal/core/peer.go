@@ -158,7 +158,7 @@ func (n *Node) watchOut() {
 		if n.reached(n.listPoll) {
 			n.list.want = true
 			n.listPoll = n.now.Add(n.cfg.PollList)
-			n.reached(n.listPoll)
+			n.reached(n.listPoll) // asks for a Tick then
 		}
 	} else {
 		w.Leader = n.plan.Leader

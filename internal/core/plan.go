@@ -85,6 +85,8 @@ func (n *Node) adopt(p *record.Plan, rev Rev) {
 	if was == nil || was.ID != p.ID {
 		n.planned()
 	}
+	// A plan of this leader that arrives late may name an owner that was forgotten
+	// since.
 	if n.lead.ready {
 		n.askForOwners()
 	}

@@ -23,6 +23,7 @@ func (n *Node) succeed() {
 	}
 	l := n.peer(n.plan.Leader)
 	if l != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
+		// In line, as for a claim: one declaration is enough.
 		if p := n.claimDelay(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) {
 			n.declare(l, record.Dead)
 		}

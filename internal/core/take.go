@@ -128,6 +128,8 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 		}
 		return true
 	}
+	// Even a plain heartbeat needs a pass if it comes from a suspect, or from a
+	// member whose twin is held back.
 	suspected := n.lead.suspects(e.Session)
 	changed := n.sawPeer(e.Member, e.Rev, !first)
 	// The leader acknowledges its own plans like any member, so its heartbeat
