@@ -8,19 +8,20 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// settle is the part of leading that turns many changes into one plan without
-// paying a fixed delay: arrivals are followed by a short quiet time, and a death
-// asks who else is overdue, once, and waits for just those.
+// burst is the part of leading that turns many changes into one plan without a
+// fixed delay: an arrival is followed by a short quiet time; at a death the members
+// that are overdue are noted once, and the plan waits for just those.
 type burst struct {
-	quiet    Time // no plan before
-	since    Time // first news that no plan has answered yet; Never if none
-	open     bool // a snapshot of suspects is open
-	at       Time // when it was taken
+	quiet    Time // no plan before this instant
+	since    Time // the first change that no plan has answered yet; Never if none
+	open     bool // the suspects of a death have been noted, and no plan has followed yet
+	at       Time // when they were noted
 	suspects []record.Session
-	why      Why // what the next plan is because of
+	why      Why // reasons for the next plan
 }
 
-// news: something arrived that more may follow.
+// news notes a change that others may follow: the quiet time begins anew, up to
+// QuietMax.
 func (n *Node) news() { n.newsFor(n.cfg.Quiet) }
 
 func (n *Node) newsFor(q time.Duration) {
@@ -37,9 +38,9 @@ func (n *Node) newsFor(q time.Duration) {
 	s.quiet = max(s.quiet, until)
 }
 
-// death: a live member was declared dead. If more died with it they are overdue
-// by now; nobody is added later, or two members that flap could stall the plan
-// for ever.
+// death notes the suspects when a member was declared dead: members that died with
+// it are overdue by now. None is added later, or two members that flap could stall
+// the plan for ever.
 func (n *Node) death() {
 	s := &n.lead.burst
 	// wait-for-suspects: After a death the plan waits for the members that are overdue at
@@ -66,8 +67,8 @@ func (n *Node) death() {
 	}
 }
 
-// clear: m was just seen in a new version. Whoever beats or is no longer LIVE is
-// no suspect.
+// clear removes m from the suspects: m was just seen in a new version, so it beats
+// or is no longer LIVE.
 func (l *lead) clear(m *record.Member) {
 	if i := slices.Index(l.burst.suspects, m.Session); i >= 0 {
 		l.burst.suspects = slices.Delete(l.burst.suspects, i, i+1)
@@ -76,8 +77,8 @@ func (l *lead) clear(m *record.Member) {
 
 func (l *lead) suspects(s record.Session) bool { return slices.Contains(l.burst.suspects, s) }
 
-// planned closes the books: p answers all news so far, unless someone in sight
-// is not in it yet.
+// planned is called for each plan with a new ID. It answers all changes so far,
+// unless a live member in sight is not in it yet.
 func (n *Node) planned() {
 	s := &n.lead.burst
 	n.lead.tried = 0
@@ -90,16 +91,18 @@ func (n *Node) planned() {
 	s.close()
 }
 
-// close forgets all news: nothing is left to plan for.
+// close forgets all changes: there is nothing to plan for.
 func (s *burst) close() {
 	*s = burst{since: Never, suspects: s.suspects[:0]}
 }
 
-// notice takes every change of state of every member as news, once.
+// notice takes notice of every change of a member's state, once.
 func (n *Node) notice() {
 	if !n.all || n.lead.taking || n.plan == nil {
-		return // not everybody is in sight yet
+		return // some members may not be in sight yet
 	}
+	// Nobody is missing, so no plan will answer that death: the next one notes
+	// suspects anew.
 	if !n.Leads() && n.lead.burst.open && !n.liveDiffers() {
 		n.lead.burst.close()
 	}
@@ -157,7 +160,7 @@ func (n *Node) noticeEnd(p *peer) {
 	}
 }
 
-// burstOver tells whether the time for a plan has come: quiet has passed and no
+// burstOver tells whether a plan may be made: the quiet time has passed and no
 // suspect is left.
 func (n *Node) burstOver() bool {
 	s := &n.lead.burst
@@ -182,9 +185,10 @@ func (n *Node) burstOver() bool {
 	return n.reached(s.quiet) && len(s.suspects) == 0
 }
 
-// heldTwin: a live session whose name belongs to another live session waits until
-// that one ends, whose place it then takes, or is seen to beat later than any
-// beat that was on its way: then they are two.
+// heldTwin tells whether p waits because an earlier live session has its name. It
+// waits until that one ends, and then takes its place, or until that one beats
+// later than any heartbeat that was in flight when p came: then they are two
+// processes.
 func (n *Node) heldTwin(p *peer) bool {
 	// twin-waits: A second session of a name waits until the first has ended, or is seen to
 	// beat later.
@@ -206,7 +210,8 @@ func (n *Node) heldTwin(p *peer) bool {
 	return false
 }
 
-// longLease: p has too long a lease to be taken. One that is in the plan stays there.
+// longLease tells whether p's lease is too long for p to be taken into the plan. A
+// member that is in the plan stays there.
 func (n *Node) longLease(p *peer) bool {
 	// lease-at-most-fourfold: A leader takes no newcomer whose lease is more than four
 	// times its own.
@@ -215,10 +220,10 @@ func (n *Node) longLease(p *peer) bool {
 	return p.rec.Lease > mostLeases*n.cfg.Lease && !rule.LeaseAtMostFourfold.Off()
 }
 
-// mostLeases is how many of the leader's leases a newcomer's may be.
+// mostLeases is how many times as long as the leader's a newcomer's lease may be.
 const mostLeases = 4
 
-// namesake: another live session has p's name.
+// namesake tells whether another live session has p's name.
 func (n *Node) namesake(p *peer) bool {
 	for i := range n.peers {
 		if q := &n.peers[i]; q != p && q.is(record.Live) && q.rec.Name == p.rec.Name {
@@ -228,8 +233,8 @@ func (n *Node) namesake(p *peer) bool {
 	return false
 }
 
-// before tells which of two sessions of one name came first: the one planned,
-// then the one seen first, then the lower.
+// before tells whether q came before p, where both have one name: the planned one
+// is first, then the one seen first, then the lower session.
 func (n *Node) before(q, p *peer) bool {
 	switch {
 	case q.planned != p.planned:

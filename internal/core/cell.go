@@ -4,34 +4,34 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// A cell is the reading side of one shared record: at most one call on it is
-// under way, and a call that failed is tried again a little later.
+// A cell tracks the calls on one shared record: at most one is in flight, and a
+// failed read is retried after a back-off.
 type cell struct {
 	rev    Rev
 	want   bool // to be read
-	again  bool // asked for while a read was under way, which may be too old
+	again  bool // a read was asked for during the one in flight, which may be stale
 	flight Verb
 	wait   Time
-	floor  uint64 // version known when the read under way was sent
+	floor  uint64 // version known when the read in flight was sent
 }
 
-// ask wants a read that is sent from now on.
+// ask requests a read that is sent from now on: one in flight does not count.
 func (c *cell) ask() {
 	c.want = true
 	c.again = c.flight == Get || c.flight == List
 }
 
-// got takes note that a read was answered, and tells whether it was one that
-// had been asked for by then.
+// got notes that a read was answered. It tells whether that read was fresh: no
+// other was asked for while it was in flight.
 func (c *cell) got() bool {
 	c.want, c.again = c.again, false
 	return !c.want
 }
 
-// readCells sends the reads that are wanted.
+// readCells sends the reads that were asked for.
 func (n *Node) readCells() {
 	if n.own.known == 0 {
-		return // not joined yet: nothing to plan for
+		return // not joined yet: a loss would not be noticed, see takeSeen
 	}
 	if n.plan != nil && n.cause == NotEnded && n.reached(n.poll) {
 		n.cell.want = true
@@ -50,7 +50,7 @@ func (n *Node) readCells() {
 		// Without it: The store loses the roster and keeps the plan. Every member waits for
 		// a roster that never comes.
 		if !n.plan.Hold && !rule.LostRosterIsNoticed.Off() {
-			c.floor = max(c.floor, n.plan.Roster) // it was there before the plan was
+			c.floor = max(c.floor, n.plan.Roster) // a roster is written before the plan that names it
 		}
 		n.do(Action{Do: DoCall, Verb: Get, Key: Key{Cell: RosterCell}})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// gone is the record of somebody who has left.
+// gone is the record of a session that has left.
 func gone(s record.Session, name string, seq uint64) *record.Member {
 	m := member(s, name, seq)
 	m.State = record.Left
@@ -58,7 +58,8 @@ func (d *desk) running(what string) {
 	}
 }
 
-// unjoined begins a session that has not joined: its first record is not answered.
+// unjoined begins a session that has not joined: the write of its first record has
+// no answer yet.
 func unjoined(t *testing.T) *desk {
 	cfg := &core.Config{Session: 1, Name: "me", Timing: core.DefaultTiming(), Era: inc, Fresh: true}
 	d := &desk{t: t, n: core.New(cfg), now: 1e9, rev: 100, mute: true}
@@ -74,7 +75,7 @@ func joined(t *testing.T) *desk {
 	return d
 }
 
-// Before it has joined, a session reads nothing: it would notice no loss.
+// A session that has not joined reads nothing: it would not notice a loss.
 func TestNothingIsReadBeforeJoining(t *testing.T) {
 	d := unjoined(t)
 	d.step(core.Event{Kind: core.Gap})
@@ -83,7 +84,7 @@ func TestNothingIsReadBeforeJoining(t *testing.T) {
 	d.want(core.Get, core.PlanCell, 0)
 }
 
-// The first plan of a group is the first in everything, and led by who makes it.
+// The first plan of a group is the first in everything, and its author leads.
 func TestFirstPlan(t *testing.T) {
 	d := joined(t)
 	d.answer(core.Get, core.PlanCell, 0, core.NotFound)
@@ -97,8 +98,8 @@ func TestFirstPlan(t *testing.T) {
 	}
 }
 
-// Whoever is to read again, because its watch broke off during the read, makes no
-// plan before it has; and none at all if a watch has shown one by then.
+// A session that has to read again, because of a gap during its read, makes no
+// first plan before that; and none at all if a watch has shown one by then.
 func TestNoFirstPlanBeforeTheLastRead(t *testing.T) {
 	for _, shown := range []bool{false, true} {
 		d := joined(t)
@@ -118,8 +119,8 @@ func TestNoFirstPlanBeforeTheLastRead(t *testing.T) {
 	}
 }
 
-// Each write of a plan has an identity of its own, also of the same generation:
-// that is how a reader knows whether the store still has the one that it saw.
+// Each write of a plan has an identity of its own, even within one generation: by
+// that a reader knows whether the store still has the write that it saw.
 func TestEachWriteOfAPlanIsAnother(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	at := d.rev
@@ -138,8 +139,8 @@ func TestEachWriteOfAPlanIsAnother(t *testing.T) {
 	}
 }
 
-// After a write whose outcome nobody knows nothing is written before the plan has
-// been read, however often that fails.
+// After a write with unknown outcome nothing is written before the plan has been
+// read, however often the read fails.
 func TestNoPlanInDoubt(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -156,8 +157,8 @@ func TestNoPlanInDoubt(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A leader whose writes fail for as long as W ends. One that wrote, or found that
-// somebody did, begins to count anew.
+// A leader whose writes fail for W ends. A write that succeeds, or conflicts,
+// resets the count.
 func TestOneFailedWriteEndsNobody(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -188,7 +189,7 @@ func TestOneFailedWriteEndsNobody(t *testing.T) {
 		d.running(c.name)
 	}
 
-	// Nor does it count what failed before it led.
+	// Failures from before it led do not count.
 	d := newDesk(t, 1, &record.Plan{Members: []record.Session{1}}, nil)
 	d.readRoster()
 	d.readPlan()
@@ -199,7 +200,7 @@ func TestOneFailedWriteEndsNobody(t *testing.T) {
 	d.running("its claim arrived")
 }
 
-// A claim is a term of its own, over the plan just read.
+// A claim begins a new term, over the plan just read.
 func TestClaim(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.show(true, gone(1, "c1", 3))
@@ -211,7 +212,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A leader whose record was not found, and is there after all, is not robbed: a
+// A leader whose record was not found, and is there after all, keeps its place: a
 // claim that failed is not repeated.
 func TestNoSecondClaimOnALeaderThatIsThere(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
@@ -225,11 +226,11 @@ func TestNoSecondClaimOnALeaderThatIsThere(t *testing.T) {
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
 
-// A new leader decides nothing by what it read before it led: not by a roster that
-// it knew, nor by a roster or a listing that it asked for before its claim.
+// A new leader decides nothing by records that it read before: not by a roster that
+// it knew, nor by the answer to a read or listing that it sent before its claim.
 func TestNewLeaderReadsEverythingAnew(t *testing.T) {
 	roster := &record.Roster{Ver: 1, Entries: []record.Partition{{Name: "a"}}}
-	for _, early := range []bool{true, false} { // it has the roster before it claims
+	for _, early := range []bool{true, false} { // whether it has the roster before it claims
 		d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 		if early {
 			d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: roster})
@@ -237,7 +238,7 @@ func TestNewLeaderReadsEverythingAnew(t *testing.T) {
 		d.show(true, gone(1, "c1", 3))
 		d.readPlan()
 		d.answer(core.Put, core.PlanCell, 0, core.OK)
-		d.wantNone(core.Get, core.PlanCell, 0) // the claim is known to be there
+		d.wantNone(core.Get, core.PlanCell, 0) // the claim is known to be in the store
 		d.answer(core.Get, core.OrdersCell, 0, core.NotFound)
 		d.answer(core.List, core.MemberCell, 0, core.OK)
 		if !early {
@@ -251,7 +252,7 @@ func TestNewLeaderReadsEverythingAnew(t *testing.T) {
 	}
 
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
-	d.step(core.Event{Kind: core.Gap}) // so it lists, as a deputy
+	d.step(core.Event{Kind: core.Gap}) // a gap makes a deputy list the members
 	d.readPlan()
 	d.show(true, gone(1, "c1", 3))
 	d.readPlan() // to claim it
@@ -260,8 +261,8 @@ func TestNewLeaderReadsEverythingAnew(t *testing.T) {
 	d.want(core.List, core.MemberCell, 0)
 }
 
-// A leader that reads its claim back, because nobody knew whether it arrived, has
-// all rows of the plan, though members read only their own.
+// A leader that reads its claim back after an unknown outcome has all rows of the
+// plan, although members read only their own.
 func TestLeaderHasAllRows(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Members: []record.Session{1}, Rows: []record.Row{owned(1), owned(1)}}, nil)
 	d.readRoster("a", "b")
@@ -276,7 +277,7 @@ func TestLeaderHasAllRows(t *testing.T) {
 	}
 }
 
-// encoded is p as a store gives it: with its rows still encoded.
+// encoded returns p as a store gives it: with its rows still encoded.
 func encoded(t *testing.T, p *record.Plan) *record.Plan {
 	t.Helper()
 	b, err := record.Encode(p)
@@ -290,8 +291,8 @@ func encoded(t *testing.T, p *record.Plan) *record.Plan {
 	return p
 }
 
-// A leader's plan arrives after all, and grants to somebody whose record has been
-// deleted since: it asks for that one, and goes by what it finds.
+// A leader's plan arrives late and grants a partition to a member whose record has
+// been deleted meanwhile: the leader reads that record and acts on the answer.
 func TestLatePlanNamesSomebodyForgotten(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Orders: 1, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
 	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"me"}})
@@ -312,8 +313,8 @@ func TestLatePlanNamesSomebodyForgotten(t *testing.T) {
 	}
 }
 
-// A plan is read now and then though the watch is quiet: seldom while the leader's
-// heartbeats come in, soon when they do not.
+// The plan is polled although the watch is quiet: seldom while the leader's
+// heartbeats come in, often when they do not.
 func TestPlanIsPolled(t *testing.T) {
 	d := newDesk(t, 6, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4, 5, 6}}, nil)
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
@@ -338,10 +339,10 @@ func TestPlanIsPolled(t *testing.T) {
 	d.want(core.Get, core.PlanCell, 0)
 }
 
-// How long somebody waits for those ahead in line counts from when the leader of
-// this very plan was seen to be gone.
+// The claim delay counts from the instant at which the leader of this very plan was
+// seen to be gone.
 func TestVacancyCountsFromItsBeginning(t *testing.T) {
-	// The leader's record was not found, and was there after all.
+	// The leader's record was not found, but is there after all.
 	d := newDesk(t, 3, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
 	d.show(false, member(2, "c2", 1))
 	d.answer(core.Get, core.MemberCell, 1, core.NotFound)
@@ -354,7 +355,7 @@ func TestVacancyCountsFromItsBeginning(t *testing.T) {
 	d.after(time.Millisecond)
 	d.want(core.Get, core.PlanCell, 0)
 
-	// Its successor has left as well.
+	// The leader's successor has left as well.
 	d = newDesk(t, 4, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4}}, nil)
 	d.show(false, gone(1, "c1", 1), member(2, "c2", 1), member(3, "c3", 1))
 	d.after(50 * time.Millisecond)
@@ -369,7 +370,7 @@ func TestVacancyCountsFromItsBeginning(t *testing.T) {
 	d.want(core.Get, core.PlanCell, 0)
 }
 
-// Who has been silent for as long as O is not waited for in line.
+// A member that has been silent for O does not count in the claim delay.
 func TestOverdueAreNotWaitedFor(t *testing.T) {
 	const o = 2600 * time.Millisecond
 	for silent, waits := range map[time.Duration]bool{o: false, o - 1: true} {
@@ -388,8 +389,8 @@ func TestOverdueAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A leader that is silent is read before it is declared dead: while that read
-// fails, nobody knows whether it is.
+// The record of a silent leader is read before the leader is declared dead: while
+// that read fails, the leader may be alive.
 func TestSilentLeaderIsReadFirst(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.show(true, member(1, "c1", 3))
@@ -402,7 +403,7 @@ func TestSilentLeaderIsReadFirst(t *testing.T) {
 	}
 }
 
-// No leader declares itself dead, whatever the kernel is said to have seen.
+// No leader declares itself dead, not even with a proof of its death.
 func TestNoLeaderDeclaresItselfDead(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -413,8 +414,8 @@ func TestNoLeaderDeclaresItselfDead(t *testing.T) {
 	}
 }
 
-// A watch shows late what was: a plan of an earlier incarnation, or an earlier
-// generation, is a reason to read, and nothing else.
+// A plan of an earlier incarnation or generation, which a watch shows late, is only
+// a reason to read the plan.
 func TestOldPlansAreLate(t *testing.T) {
 	for _, c := range []record.Plan{
 		{Incarnation: inc - 1, Gen: 9, Write: 9},
@@ -437,8 +438,8 @@ func TestOldPlansAreLate(t *testing.T) {
 	}
 }
 
-// The plan that is known, in another revision, is that plan: what is written next
-// is written over that revision.
+// The known plan in another revision is the same plan: the next write replaces that
+// revision.
 func TestSamePlanInAnotherRevision(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -451,8 +452,8 @@ func TestSamePlanInAnotherRevision(t *testing.T) {
 	}
 }
 
-// A loss gives the plan a new incarnation, a hold and no leader; where there is no
-// plan any more, it is a first one.
+// After a loss the plan has a new incarnation, a hold and no leader; if the plan
+// itself is lost, it is a first plan.
 func TestNewIncarnation(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Mode: record.Eager, Rows: []record.Row{owned(1)}}, func(c *core.Config) {
@@ -523,9 +524,9 @@ func TestEndingSessionLetsThePlanBe(t *testing.T) {
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
 
-// What a plan grants is started at once, also by who reads it while another read
-// is asked for. A session whose lease is back starts with the first read that was
-// sent since, also if the one before failed.
+// Granted partitions are started at once, even if another read of the plan was
+// asked for during this one. A session whose lease is back starts them after the
+// first read that was sent since, even if the read before failed.
 func TestStartsWithTheFirstRead(t *testing.T) {
 	read := core.Event{Kind: core.Answer, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}}
 	l := newLone(t, nil)
@@ -551,7 +552,7 @@ func TestStartsWithTheFirstRead(t *testing.T) {
 	l.takes(found)
 	l.ask(l.did(core.DoStart), "it does not start again")
 
-	// Nor does it matter that the same read is to claim the plan.
+	// The same holds if that read also serves to claim the plan.
 	l = newLone(t, nil)
 	l.takes(names("q0"))
 	l.takes(found)
@@ -568,8 +569,8 @@ func TestStartsWithTheFirstRead(t *testing.T) {
 	l.ask(slices.ContainsFunc(l.acts, claims), "it does not claim the plan")
 }
 
-// A deputy forgets who has ended and is not listed any more, also an owner that is
-// no member: whoever leads next asks for it by name.
+// A deputy forgets sessions that have ended and are not listed any more, even an
+// owner that is no member: the next leader reads that record by name.
 func TestDeputyForgetsTheEnded(t *testing.T) {
 	p := &record.Plan{Incarnation: inc, Gen: 6, Decided: 5, Term: 1, Write: 2, Leader: 1, Members: []record.Session{1, 2}, Roster: 1, Rows: []record.Row{owned(9)}}
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
@@ -582,7 +583,7 @@ func TestDeputyForgetsTheEnded(t *testing.T) {
 	}
 }
 
-// A claim, or a first plan, that could not be written is tried again after a while,
+// A claim or a first plan that could not be written is retried after a back-off,
 // however quickly the store answers.
 func TestFailedClaimIsPaced(t *testing.T) {
 	for _, first := range []bool{false, true} {
@@ -603,7 +604,7 @@ func TestFailedClaimIsPaced(t *testing.T) {
 		look()
 		for range 3 {
 			d.answer(core.Put, core.PlanCell, 0, core.Unknown)
-			for range 3 { // it looks what is there
+			for range 3 { // it reads the plan
 				if _, ok := d.call(core.Get, core.PlanCell, 0); ok {
 					d.calls = append(d.calls, core.Action{Do: core.DoCall, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}})
 					look()
@@ -619,7 +620,7 @@ func TestFailedClaimIsPaced(t *testing.T) {
 	}
 }
 
-// So is a new incarnation that could not be written.
+// A new incarnation that could not be written is retried after a back-off.
 func TestFailedIncarnationIsPaced(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.show(true, member(1, "c1", 3))

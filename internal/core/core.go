@@ -1,16 +1,16 @@
-// Package core decides. A Node is one session of one member: it takes events,
-// the time among them, and says what is to be done. It has no clock, no
-// goroutine, no I/O, no randomness and no errors; the shell has those. So the
-// same Node runs in production, under a simulator that plays a million schedules
-// and under a search that tries them all.
+// Package core decides. A Node is one session of one member: it takes events, the
+// passing of time among them, and returns actions. It has no clock, no goroutine,
+// no I/O, no randomness and no errors; the shell has those. So the same Node runs
+// in production, under a simulator that plays a million schedules and under a
+// search that tries them all.
 //
 // The rules are those of ARCHITECTURE.md. In one paragraph: the store holds one
-// plan and one record per member, both changed by compare-and-set only. A
-// partition goes owned → revoking → free → owned with a higher token, and it
-// becomes free only when its owner confirmed this very revoke, or left, or was
-// declared dead by someone who saw its record unchanged for longer than its
-// lease. A member trusts its own lease from before it sent the heartbeat, and
-// stops by itself before anybody may have declared it dead.
+// plan and one record per member, both changed by compare-and-set only. A partition
+// goes owned → revoking → free → owned with a higher token, and it becomes free
+// only when its owner confirmed this very revoke, or left, or was declared dead by
+// a member that saw its record unchanged for longer than its lease. A member counts
+// its own lease from before it sent the heartbeat, and stops by itself before any
+// other member may declare it dead.
 package core
 
 import (
@@ -21,7 +21,8 @@ import (
 )
 
 // Time is an instant on one member's own clock, in nanoseconds. That clock also
-// counts suspend. Two members' times have nothing to do with each other.
+// counts suspend, where the host has such a clock. Times of two members cannot be
+// compared.
 type Time int64
 
 // Never is later than any instant.
@@ -36,8 +37,9 @@ func (t Time) Add(d time.Duration) Time {
 
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Rev is the store's revision of one key, good for equality only. Zero means
-// that the key must not exist, or is not known.
+// Rev is the store's revision of one key. Revisions are compared for equality only.
+// Zero stands for no revision: a write over zero succeeds only if the key does not
+// exist.
 type Rev uint64
 
 // Strategy says how partitions are spread over members.
@@ -48,7 +50,7 @@ const (
 	Range                  // contiguous blocks in joining order
 )
 
-// Config is what a session is started with. It does not change.
+// Config holds the settings of a session. They do not change.
 type Config struct {
 	Session  record.Session
 	Name     string
@@ -57,8 +59,8 @@ type Config struct {
 	Timing
 	Fresh    bool           // the store is known to be new: no hold at creation
 	Volatile bool           // the store may lose acknowledged writes (class C)
-	Era      uint32         // wall clock in units of 4 s since 1970: a new incarnation is no lower
-	Hash     uint32         // of the session: spreads late claimants
+	Era      uint32         // wall clock in units of 4 s since 1970: no new incarnation is lower
+	Hash     uint32         // of the session: spreads the claims of members far back in line
 	Self     *record.Member // host, labels and the like; copied into every record
 }
 
@@ -67,11 +69,11 @@ type Cause uint8
 
 const (
 	NotEnded  Cause = iota
-	ByLeave         // it was asked to, and said LEFT
-	ByFence         // someone declared it dead or evicted, or its record is gone
-	ByOrphan        // it had no lease for too long
-	ByStore         // the store lost what it had acknowledged: a new incarnation
-	ByFailure       // it led, beat, and could not write the plan
+	ByLeave         // it was asked to leave
+	ByFence         // another member declared it dead or evicted, or its record was deleted
+	ByOrphan        // it had no lease for the orphan time
+	ByStore         // a new incarnation: acknowledged writes were lost, or tokens used up
+	ByFailure       // it led, and its plans could not be written for W
 )
 
 func (c Cause) String() string {
@@ -88,51 +90,51 @@ type Node struct {
 	// The session's own life.
 	own       own
 	cause     Cause // why it is ending; NotEnded while it is not
-	endBy     Time  // when to stop trying to say LEFT
+	endBy     Time  // deadline for LEFT and for a new incarnation: the session then ends without
 	ended     bool
 	born      Time
 	leaving   Time // when asked to leave; Never before
 	returning bool
-	selfStop  bool // a leaver that no longer waits for the plan
+	selfStop  bool // a leaver has stopped waiting for the plan to take its rows
 	closed    bool // the source's connections are closed
 	closing   bool
 
-	// What it runs.
+	// Its runs.
 	runs    []run // by ID
 	gaveUp  []record.GaveUp
 	lapsed  bool // the lease ran out (or nearly): all runs cancelled
 	recheck bool // the lease is back: read the plan before starting
-	abortAt Time // no abort before: one that returned is not the last
+	abortAt Time // back-off: no abort before this instant
 
 	// The plan as last seen, and as last applied.
 	plan    *record.Plan
 	cell    planCell
-	mine    []record.OwnRow // my rows in the plan applied
+	mine    []record.OwnRow // own rows in the plan applied
 	ackInc  uint32
 	ackGen  uint64
 	inc     uint32 // incarnation this session belongs to; 0 before the first plan
-	writes  uint64 // plan writes so far: makes write ids
+	writes  uint64 // plan writes so far: writeID uses it
 	bump    bool   // ending: the plan must be given a new incarnation
 	poll    Time
 	creates bool   // no plan found: create one
 	server  string // identity of the store's server, where it has one
-	era     uint32 // the wall clock, as last told
+	era     uint32 // newest wall clock that an answer carried, in units of Config.Era
 
 	roster     *record.Roster
 	rosterCell cell
-	rosterPut  *record.Roster // being written
+	rosterPut  *record.Roster // the write in flight
 	orders     *record.Orders
 	ordersCell cell
 
-	// What it knows of others.
+	// Its knowledge of other members.
 	peers    []peer // by session
 	watch    Watch
-	all      bool // every member's record has been in sight since watching all
+	all      bool // every member's record has been seen since the watch of all began
 	list     cell
 	listPoll Time
 
 	// Succession.
-	vacant   Time // since when the plan's leader is known not to lead; Never if it does
+	vacant   Time // since when the plan's leader is known to be gone; Never otherwise
 	claiming bool
 
 	// Leading.
@@ -152,13 +154,13 @@ func New(cfg *Config) *Node {
 	}
 }
 
-// Step takes one event at the given instant and returns what is to be done. The
-// slice is good until the next Step. Passes are level-triggered: a doubled or
-// missing event does no harm beyond time.
+// Step takes one event at the given instant and returns the actions to take. The
+// slice is valid until the next Step. Passes are level-triggered and idempotent: a
+// duplicated event is harmless, and a missed one costs only time.
 func (n *Node) Step(now Time, ev Event) []Action { return n.Steps(now, []Event{ev}) }
 
-// Steps takes several events that came in together, in order, and decides once.
-// A member whose thousand partitions stop at one time has that many to take.
+// Steps takes a batch of events in order and decides once for all of them. A member
+// whose thousand partitions stop together gets a thousand events.
 func (n *Node) Steps(now Time, evs []Event) []Action {
 	n.out = n.out[:0]
 	n.now = max(n.now, now)
@@ -176,8 +178,9 @@ func (n *Node) Steps(now Time, evs []Event) []Action {
 	return n.out
 }
 
-// pass makes every decision that the facts allow now. Order matters only for
-// speed: what one pass enables, a later one uses in the same step.
+// pass makes every decision that the facts allow now. The order of the calls
+// matters only for speed: a later call uses the results of an earlier one in the
+// same step.
 func (n *Node) pass() {
 	n.keepLease()
 	n.apply()
@@ -203,22 +206,23 @@ func (n *Node) reached(t Time) bool {
 	return false
 }
 
-// Next is when the node wants a Tick, if nothing happens before.
+// Next returns when the node wants a Tick if no event comes before.
 func (n *Node) Next() Time { return n.wake }
 
-// Lease is until when the node trusts its ownerships.
+// Lease returns the end of the lease: until then the node trusts its ownerships.
 func (n *Node) Lease() Time { return n.own.lease }
 
 // Ended tells whether the session is over, and why.
 func (n *Node) Ended() (Cause, bool) { return n.cause, n.ended }
 
-// Session is whose node this is.
+// Session returns the session that this node decides for.
 func (n *Node) Session() record.Session { return n.cfg.Session }
 
-// Plan is the newest plan seen; nil before the first.
+// Plan returns the newest plan seen; nil before the first.
 func (n *Node) Plan() *record.Plan { return n.plan }
 
-// Roster names the partitions; nil before the first.
+// Roster returns the newest roster seen, which names the partitions; nil before the
+// first.
 func (n *Node) Roster() *record.Roster { return n.roster }
 
 // Leads tells whether the node is the leader of the newest plan it saw.
@@ -226,23 +230,23 @@ func (n *Node) Leads() bool { return n.plan != nil && n.plan.Leader == n.cfg.Ses
 
 func (n *Node) do(a Action) { n.out = append(n.out, a) }
 
-// assert guards what only our own code can break. The shell catches it, stops
-// every partition and returns the transcript: a stopped member is a rebalance,
-// two owners are corrupted data.
+// assert guards conditions that only our own code can break. The shell recovers the
+// panic, stops every partition and returns an error with the last steps: a stopped
+// member is a rebalance, two owners are corrupted data.
 func assert(ok bool, what string) {
 	if !ok {
 		panic(Bug(what))
 	}
 }
 
-// Bug is what a broken assertion panics with.
+// Bug is the value that a broken assertion panics with.
 type Bug string
 
 func (b Bug) Error() string { return "rota: bug: " + string(b) }
 
-// Obituary is the record of a session that ends on a bug, to be written over
-// prev once everything has stopped. A leader's tells over which plan, so that the
-// next one does not break on it too.
+// Obituary returns the record of a session that ends on a bug, to be written over
+// prev once everything has stopped. A leader's record names the plan that it broke
+// on, so that the next leader does not break on it, too.
 func (n *Node) Obituary() (m *record.Member, prev Rev) {
 	n.own.state = record.Left
 	n.own.seq++
@@ -254,8 +258,8 @@ func (n *Node) Obituary() (m *record.Member, prev Rev) {
 	return m, n.own.rev
 }
 
-// Members are the records in sight, by session: everybody's for a leader or a
-// deputy, otherwise the leader's and the own.
+// Members returns the records in sight, by session: those of all members for a
+// leader or a deputy, otherwise the leader's and this node's own.
 func (n *Node) Members() []*record.Member {
 	var out []*record.Member
 	for i := range n.peers {

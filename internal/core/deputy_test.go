@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// seePlan lets the watch show a plan, and in the same breath some members.
+// seePlan lets the watch show a plan and, in the same batch, some members.
 func (d *desk) seePlan(p *record.Plan, ms ...*record.Member) {
 	ev := core.Event{Kind: core.Seen}
 	for _, m := range ms {
@@ -21,7 +21,7 @@ func (d *desk) seePlan(p *record.Plan, ms ...*record.Member) {
 	d.step(ev)
 }
 
-// newDeputy seats session 2 next to the leader, 1. It sees everybody.
+// newDeputy makes session 2 the deputy of the leader, 1. It sees all members.
 func newDeputy(t *testing.T, tune func(*core.Config), rows []record.Row, ms ...*record.Member) *desk {
 	t.Helper()
 	p := &record.Plan{Leader: 1, ID: 1, Members: []record.Session{1, 2}, Rows: rows}
@@ -38,8 +38,8 @@ func newDeputy(t *testing.T, tune func(*core.Config), rows []record.Row, ms ...*
 	return d
 }
 
-// claims lets the deputy claim the plan of a leader that is seen to be gone. What a
-// new leader asks lies on the desk then.
+// claims lets the deputy claim the plan of a leader that is seen to be gone. The
+// calls of a new leader lie on the desk afterwards.
 func (d *desk) claims() {
 	d.t.Helper()
 	d.after(0)
@@ -58,9 +58,9 @@ func (d *desk) planIs(members ...record.Session) *record.Plan {
 	return &p
 }
 
-// A deputy that takes over makes its plan with its own reasons: those of a plan
-// that it has seen written since are answered, also where somebody in sight has no
-// place in any plan, or has gone with the news of it.
+// A deputy that takes over makes a plan with its own reasons. Changes that the
+// former leader's last plan has answered are not among them, even if a member in
+// sight is in no plan, or left in the same batch.
 func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
 	long := member(6, "c6", 1)
 	long.Lease = time.Minute
@@ -90,7 +90,7 @@ func TestADeputysNewsAreAnsweredByThePlan(t *testing.T) {
 	}
 }
 
-// News that no plan has answered are a deputy's as well.
+// A deputy keeps changes that no plan has answered.
 func TestADeputyKeepsNews(t *testing.T) {
 	d := newDeputy(t, nil, nil)
 	d.show(false, member(3, "c3", 1))
@@ -105,7 +105,7 @@ func TestADeputyKeepsNews(t *testing.T) {
 	}
 }
 
-// Of one that had ended before the deputy first saw it there is no news, though a
+// A session that had ended before the deputy first saw it is no news, even if a
 // plan names it later.
 func TestALongEndedMemberIsNoNews(t *testing.T) {
 	d := newDeputy(t, nil, nil)
@@ -120,8 +120,8 @@ func TestALongEndedMemberIsNoNews(t *testing.T) {
 	}
 }
 
-// A plan for orders waits for suspects like any other, also where the place of the
-// dead is kept and nobody is missed.
+// A plan for orders waits for suspects like any other, even if the rows of the dead
+// member are reserved and no member is missing.
 func TestOrdersWaitForSuspects(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, returnsIn(time.Minute))
 	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1))
@@ -136,8 +136,8 @@ func TestOrdersWaitForSuspects(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// Who comes while a new leader still reads is followed by a quiet time that begins
-// when everybody is in sight.
+// After an arrival during a new leader's reads, the quiet time begins when all
+// members are in sight.
 func TestNewsWhileALeaderReads(t *testing.T) {
 	d := newDeputy(t, nil, nil)
 	d.show(false, in(record.Left, member(1, "c1", 2)))
@@ -150,7 +150,7 @@ func TestNewsWhileALeaderReads(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// reads answers what a new leader asks, where nothing has changed since the watch
+// reads answers the calls of a new leader; nothing has changed since the watch
 // showed it.
 func (d *desk) reads(es ...core.Entry) {
 	d.t.Helper()
@@ -160,8 +160,8 @@ func (d *desk) reads(es ...core.Entry) {
 	d.step(core.Event{Kind: core.Listed})
 }
 
-// A deputy that saw a newcomer die, whom no plan has named, is done with that. When
-// later the leader dies, it asks anew who else is silent, and waits for it.
+// The death of a newcomer that no plan has named is over for a deputy. When the
+// leader dies later, the deputy notes the suspects anew, and waits for them.
 func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
 	d := newDeputy(t, nil, nil, member(4, "c4", 1))
 	d.show(false, member(5, "c5", 1))
@@ -181,8 +181,8 @@ func TestADeputyAsksAnewWhoElseIsSilent(t *testing.T) {
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
 
-// A plan that a deputy sees ends its waiting for those who were silent at a death
-// before, though a newcomer is in sight that it does not name; the next death asks
+// A deputy that sees a new plan no longer waits for the suspects of an earlier
+// death, even if that plan lacks a newcomer in sight; the next death notes suspects
 // anew.
 func TestAPlanEndsADeputysSuspicion(t *testing.T) {
 	for _, state := range []record.MemberState{record.Left, record.Dead} {
@@ -206,8 +206,8 @@ func TestAPlanEndsADeputysSuspicion(t *testing.T) {
 	}
 }
 
-// A listing that was asked for before the claim does not show everybody who had
-// joined by then: a new leader waits for the next.
+// A listing that was sent before the claim may lack members that had joined by
+// then: a new leader waits for the next one.
 func TestAnOldListingDoesNotCount(t *testing.T) {
 	d := listing(t, nil)
 	d.show(false, in(record.Left, member(1, "c1", 9)))
@@ -223,7 +223,7 @@ func TestAnOldListingDoesNotCount(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// If that old one fails, the next counts.
+// If that old listing fails, the next one counts.
 func TestAnOldListingThatFails(t *testing.T) {
 	d := listing(t, nil)
 	d.show(false, in(record.Left, member(1, "c1", 9)))
@@ -239,7 +239,7 @@ func TestAnOldListingThatFails(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A deputy asks for nobody by name: that is for the leader.
+// A deputy reads no owner's record by name: the leader does that.
 func TestADeputyAsksForNoOwner(t *testing.T) {
 	d := listing(t, []record.Row{owned(9)})
 	d.answer(core.List, core.MemberCell, 0, core.OK)

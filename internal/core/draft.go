@@ -27,9 +27,9 @@ type peerRef struct {
 	who  record.Session
 }
 
-// draft works out the next version of the plan: what must be let go, what can
-// be granted and, when the time for it has come, who should own what. It returns
-// nil when nothing is to be changed. All goes into one compare-and-set.
+// draft makes the next version of the plan: it frees rows that have stopped,
+// decides who should own what if a new plan is due, and grants free rows. It
+// returns nil when nothing changes. All changes go into one compare-and-set.
 func (n *Node) draft() *record.Plan {
 	l, cur := &n.lead, n.plan
 	if n.blockedByBug() || cur.Hold && (!n.heldLong() || !n.rosterKnown()) {
@@ -77,9 +77,9 @@ func (n *Node) draft() *record.Plan {
 	return &d.next
 }
 
-// endHold lets grants flow again. Nobody runs anything now, and what the rows say
-// was granted by an incarnation that is gone: a higher token of it may have been
-// granted and lost, so whoever has a row gets it anew.
+// endHold lets grants flow again. Nobody runs anything now. The rows were granted
+// by an earlier incarnation, and higher tokens of it may have been granted and
+// lost, so every owner gets its row anew.
 func (d *draft) endHold() {
 	d.next.Hold, d.changed = false, true
 	for i := range d.rows {
@@ -104,12 +104,12 @@ type draft struct {
 	gen     uint64
 	changed bool
 	planned bool
-	lostPin bool // somebody pinned to is not here
-	worn    int  // a row that no higher token of this incarnation can be granted to; -1 if none
+	lostPin bool // a partition is pinned to an absent member
+	worn    int  // a row whose tokens of this incarnation are used up; -1 if none
 }
 
-// heldLong: this leader has itself waited until every lease there may be, known
-// or not, has run out.
+// heldLong tells whether this leader itself has waited until every lease has run
+// out, those of lost records included.
 func (n *Node) heldLong() bool {
 	w := wait(n.cfg.Lease)
 	for i := range n.peers {
@@ -122,13 +122,13 @@ func (n *Node) heldLong() bool {
 		// Without it: C2 has a lease of an hour, and an operator has declared that its
 		// process is gone. The store loses the plan, and everybody waits for that hour.
 		if !p.rec.Proof || rule.HoldSkipsTheProvenDead.Off() {
-			w = max(w, wait(p.rec.Lease)) // it may tell how long those last that are lost
+			w = max(w, wait(p.rec.Lease)) // lost records may have had leases as long as this one
 		}
 		if p.is(record.Live) && !p.heard && p.session != n.cfg.Session {
-			return false // a ghost from the backup, or it will beat any moment
+			return false // from a backup, and will expire; or alive, and will beat
 		}
 		if n.behindTimes(p) {
-			return false // it beats and knows nothing of this incarnation: see evict
+			return false // it may run partitions of another incarnation: see evict
 		}
 	}
 	since := n.lead.since
@@ -141,8 +141,9 @@ func (n *Node) heldLong() bool {
 	return n.reached(since.Add(w))
 }
 
-// behindTimes: the session may run what a plan of another incarnation gave it.
-// Whoever can write but not read keeps its lease all through a hold.
+// behindTimes tells whether the session may run partitions that a plan of another
+// incarnation gave it. A session that can write but not read keeps its lease all
+// through a hold.
 func (n *Node) behindTimes(p *peer) bool {
 	// hold-waits-for-the-deaf-leaver: A hold waits for every session of another
 	// incarnation, also for one that is leaving.
@@ -155,8 +156,8 @@ func (n *Node) behindTimes(p *peer) bool {
 	return p.rec != nil && !p.rec.State.Ended() && p.rec.AckInc != 0 && p.rec.AckInc != n.plan.Incarnation && !rule.AckOfThisIncarnation.Off()
 }
 
-// ownersAbsent: a row's owner has no record. Records that rows name are never
-// deleted, so the store has lost it.
+// ownersAbsent tells whether the owner of a row has no record. Records that rows
+// name are never deleted, so the store has lost it.
 func (n *Node) ownersAbsent() bool {
 	for i := range n.peers {
 		p := &n.peers[i]
@@ -167,8 +168,8 @@ func (n *Node) ownersAbsent() bool {
 	return false
 }
 
-// free ends an ownership. The token stays, in every state: the next grant must
-// be higher whoever makes it.
+// free ends an ownership. The row keeps its token: the next grant must have a
+// higher one, whichever leader makes it.
 func (d *draft) free(r *record.Row) {
 	r.State, r.Owner, r.Rev = record.Free, 0, d.gen
 	// tokens-grow: A free row keeps its token, so that the next grant has a higher one.
@@ -180,8 +181,8 @@ func (d *draft) free(r *record.Row) {
 	d.changed = true
 }
 
-// release lets go of what nobody can be running any more, each by a fact that
-// stays true: its owner confirmed this very revoke, gave it up, or is gone.
+// release frees rows that nobody can be running any more, each by a fact that stays
+// true: the owner confirmed this very revoke, gave the partition up, or has ended.
 func (d *draft) release() {
 	n := d.n
 	for i := range d.rows {
@@ -217,7 +218,8 @@ func (d *draft) release() {
 	}
 }
 
-// graceFor keeps the partition away from who gave it up, counted from now.
+// graceFor keeps the partition away from the member that gave it up, for cfg.Grace
+// from now.
 func (n *Node) graceFor(id record.ID, who record.Session) {
 	l := &n.lead
 	if !slices.ContainsFunc(l.graces, func(g grace) bool { return g.id == id && g.who == who }) {
@@ -225,15 +227,16 @@ func (n *Node) graceFor(id record.ID, who record.Session) {
 	}
 }
 
+// gaveUpRow tells whether m has given up this very grant and has stopped it.
 func (n *Node) gaveUpRow(m *record.Member, id record.ID, r *record.Row) bool {
 	return slices.ContainsFunc(m.GaveUp, func(g record.GaveUp) bool { return g.ID == id && g.Token == r.Token }) &&
 		!has(m.Stopping, id)
 }
 
-// rosterKnown: there is a roster to plan with. It should say what source and
-// orders say; but a source that does not answer, or a roster that cannot be
-// written, must not keep the partitions of the dead idle. So after a heartbeat
-// the roster that the plan obeys serves: its IDs mean what they always did.
+// rosterKnown tells whether there is a roster to plan with. It should agree with
+// source and orders; but a source that does not answer, or a roster that cannot be
+// written, must not keep the partitions of dead members idle. So after a heartbeat
+// the plan's own roster is good enough: its IDs have not changed their meaning.
 func (n *Node) rosterKnown() bool {
 	if n.roster == nil || n.roster.Ver < max(n.plan.Roster, n.lead.minRoster) {
 		return false
@@ -244,12 +247,12 @@ func (n *Node) rosterKnown() bool {
 	return n.rosterRight() || n.reached(n.lead.rosterBy) && !rule.PlansWithoutAListing.Off()
 }
 
-// rosterRight: the roster is there and says what source and orders say.
+// rosterRight tells whether there is a roster and it agrees with source and orders.
 func (n *Node) rosterRight() bool {
 	return n.roster != nil && !n.lead.rosterStale && !n.rosterCell.want
 }
 
-// wanted tells whether there is something to plan for, and what.
+// wanted tells whether a new plan is needed, and why.
 func (d *draft) wanted() (Why, bool) {
 	n, cur := d.n, d.n.plan
 	why, want := n.lead.burst.why|n.lead.tried, n.liveDiffers()
@@ -268,7 +271,7 @@ func (d *draft) wanted() (Why, bool) {
 	return why, want
 }
 
-// liveDiffers: the plan's members are not those that live.
+// liveDiffers tells whether the plan names other members than it should.
 func (n *Node) liveDiffers() bool {
 	live := 0
 	for i := range n.peers {
@@ -282,7 +285,8 @@ func (n *Node) liveDiffers() bool {
 	return live != len(n.plan.Members)
 }
 
-// ownerless: a row is free with nowhere to go, and somebody could take it.
+// ownerless tells whether there is a free row that no grant will reach, although
+// some member could take it.
 func (d *draft) ownerless() bool {
 	late := d.barred() && !d.revoking()
 	if !slices.ContainsFunc(d.rows, func(r record.Row) bool { return d.stranded(&r, late) }) {
@@ -297,9 +301,9 @@ func (d *draft) ownerless() bool {
 	return false
 }
 
-// stranded: a free row that no grant will reach. It has nowhere to go; or, late,
-// it missed the barrier of an eager plan. A seat that is not kept any more is no
-// row's matter: the plan's members are then not those that live.
+// stranded tells whether no grant will reach a free row: it has no live target or,
+// if late, it missed the barrier of an eager plan. A row whose reservation is over
+// does not count here: liveDiffers notices that.
 func (d *draft) stranded(r *record.Row, late bool) bool {
 	if r.State != record.Free {
 		return false
@@ -313,9 +317,9 @@ func (d *draft) stranded(r *record.Row, late bool) bool {
 	return false
 }
 
-// due tells whether a wanted plan may be made now. An eager one stops everybody,
-// so after its grants the next keeps a distance; before them it may still be
-// aimed anew.
+// due tells whether a wanted plan may be made now. An eager plan stops everybody,
+// so the next one keeps a distance from it; as long as it has granted nothing, it
+// can still be given other targets.
 func (d *draft) due() bool {
 	n := d.n
 	if !n.burstOver() {
@@ -330,8 +334,9 @@ func (d *draft) due() bool {
 	return n.reached(n.lead.planAt.Add(n.cfg.Lease))
 }
 
-// barred: an eager plan grants nothing while anything runs or may run. A plan
-// made under a freeze stops nobody that is at work, so it waits for nobody either.
+// barred tells whether an eager plan must not grant anything yet, because something
+// runs or may run. A plan made under a freeze stops no running partition, so it
+// waits for none either.
 func (d *draft) barred() bool {
 	// eager-barrier: An eager plan grants nothing while anything still runs.
 	// Without it: C2 joins, and everything is revoked. C1 has stopped p and still consumes
@@ -349,9 +354,9 @@ func (d *draft) revoking() bool {
 	return slices.ContainsFunc(d.rows, func(r record.Row) bool { return r.State == record.Revoking })
 }
 
-// members is the line of the next plan: those who stay, in their order, an heir
-// in the place of the ended session of its name; then newcomers by name. It
-// leaves everybody's place in line in the peers.
+// members returns the members of the next plan in line: those that stay, in their
+// order, with an heir in the place of the ended session of its name; then newcomers
+// by name. It notes the index of each in its peer.
 func (d *draft) members() []record.Session {
 	n, sc := d.n, &d.n.lead.scratch
 	out := sc.members[:0]
@@ -389,7 +394,7 @@ func (d *draft) members() []record.Session {
 	return out
 }
 
-// replan decides who should own what and begins to move what must move.
+// replan decides who should own what, and revokes rows that have to move.
 func (d *draft) replan(why Why) {
 	n, next := d.n, &d.next
 	retarget := n.cfg.Mode == record.Eager && n.plan.Mode == record.Eager && d.revoking()
@@ -408,7 +413,7 @@ func (d *draft) replan(why Why) {
 		// p is freed at once, and C1 starts it while C2 runs it.
 		if p := n.peer(r.Owner); p != nil && (p.over() || n.heir(p) != nil && (rule.ANameProvesNothing.Off() || rule.EvictedHeirWaits.Off() && p.is(record.Evicted))) {
 			if r.State == record.Owned {
-				r.To = r.Owner // who had it, until the targets are known
+				r.To = r.Owner // the former owner, until the targets are known
 			}
 			d.free(r)
 		}
@@ -434,8 +439,8 @@ func (d *draft) replan(why Why) {
 	n.do(Action{Do: DoNote, Note: NotePlan, Moved: moved, Placed: placed, Why: why})
 }
 
-// aim gives every row its target and revokes what has to move; eager plans
-// revoke everything, if anything moves at all.
+// aim gives every row its target and revokes rows that have to move. An eager plan
+// revokes all rows if any moves or can be granted.
 func (d *draft) aim(members []record.Session, targets []int32) (moved, placed int) {
 	n := d.n
 	all := false
@@ -479,7 +484,7 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 	return moved, placed
 }
 
-// home is where a paused row comes from and would go back to.
+// home returns the member that a paused row comes from and would go back to.
 func (d *draft) home(r *record.Row, members []record.Session) record.Session {
 	at := r.Owner
 	if r.To != 0 {
@@ -495,7 +500,8 @@ func (d *draft) target(members []record.Session, i int32) record.Session {
 	return members[i]
 }
 
-// reason says why a row with target t is or will be free.
+// reason tells why a row with target t is or will be free; NoReason if it can be
+// granted.
 func (d *draft) reason(i int, t record.Session) record.Reason {
 	n := d.n
 	if i >= len(n.roster.Entries) {
@@ -516,8 +522,8 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 	return record.NoReason
 }
 
-// grant gives free rows to their targets: in eager mode not before everything
-// has stopped. While a hold lasts nothing is drafted at all.
+// grant grants free rows to their live targets; an eager plan does so only after
+// everything has stopped. While a hold lasts, nothing is drafted at all.
 func (d *draft) grant() {
 	if d.barred() {
 		return
@@ -536,7 +542,7 @@ func (d *draft) grant() {
 			d.worn = i
 			return
 		}
-		next := record.MakeToken(d.next.Incarnation, max(count, 1)) // of a new incarnation any is higher
+		next := record.MakeToken(d.next.Incarnation, max(count, 1)) // in a new incarnation any counter is higher
 		assert(next > r.Token || rule.UsedUpTokensBeginAnew.Off(), "a token does not grow")
 		*r = record.Row{State: record.Owned, Owner: r.To, Token: next, Rev: d.gen}
 		d.changed = true

@@ -10,13 +10,13 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// wrote takes the plan that lies on the desk, and lets it be written.
+// wrote takes the plan that lies on the desk, and answers that it was written.
 func (d *desk) wrote() *record.Plan {
 	d.t.Helper()
 	return d.answer(core.Put, core.PlanCell, 0, core.OK).Plan
 }
 
-// why is what the last plan was made for.
+// why returns the reasons of the last plan.
 func (d *desk) why() (w core.Why) {
 	for _, a := range d.told {
 		if a.Note == core.NotePlan {
@@ -39,7 +39,7 @@ func (d *desk) order(o record.Orders) {
 	d.step(core.Event{Kind: core.Seen, Entries: []core.Entry{{Key: core.Key{Cell: core.OrdersCell}, Rev: d.rev, Orders: &o}}})
 }
 
-// acks is member s that has applied a plan.
+// acks is the record of member s after it has applied a plan.
 func acks(s record.Session, name string, seq, gen uint64) *record.Member {
 	m := member(s, name, seq)
 	m.AckInc, m.AckGen = inc, gen
@@ -58,10 +58,10 @@ func returnsIn(d time.Duration) func(*core.Config) {
 	return func(cfg *core.Config) { cfg.Return = d }
 }
 
-const settles = 200 * time.Millisecond // more than Settle
+const settles = 200 * time.Millisecond // more than Timing.Quiet
 
-// A row that is free beside one that runs has missed the barrier of an eager
-// plan: it is not granted, and everything stops for a plan of its own.
+// A free row beside a running one has missed the barrier of an eager plan: it is
+// not granted, and everything stops for the next plan.
 func TestLateForTheBarrier(t *testing.T) {
 	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), {To: 2, Rev: 5}}}
 	d := newDesk(t, 1, p, eager)
@@ -72,8 +72,8 @@ func TestLateForTheBarrier(t *testing.T) {
 	}
 }
 
-// Who says that it leaves is granted nothing more, also where the plan has meant a
-// row for it. What was let go says so: by whom it is owned, and since when.
+// A member that is leaving is granted nothing more, even if it is the target of a
+// row. The freed row has no owner, and the generation in which it became free.
 func TestALeaverIsGrantedNothing(t *testing.T) {
 	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: []record.Row{revoking(2, 3)}}
 	d := newDesk(t, 1, p, eager)
@@ -86,8 +86,9 @@ func TestALeaverIsGrantedNothing(t *testing.T) {
 	}
 }
 
-// A name has returned when its session had ended, not when it was still leaving.
-// Whom the plan names and nobody has ever seen has not either.
+// A name has returned only if its former session had ended, not while that was
+// still leaving. A session that the plan names and nobody has ever seen has not
+// returned either.
 func TestAReturnFollowsAnEnd(t *testing.T) {
 	for _, state := range []record.MemberState{record.Leaving, record.Left} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 9}}, returnsIn(time.Minute))
@@ -103,8 +104,8 @@ func TestAReturnFollowsAnEnd(t *testing.T) {
 	}
 }
 
-// When a hold ends every row is granted anew, with a higher token, to whoever has
-// it or was to have it; and a plan without rows is held no longer either.
+// When a hold ends, every row is granted anew, with a higher token, to its owner or
+// its target; the hold of a plan without rows ends, too.
 func TestWhatAHoldGivesBack(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -133,8 +134,8 @@ func TestWhatAHoldGivesBack(t *testing.T) {
 	}
 }
 
-// A hold does not end while a record in sight may be a ghost from a backup, or of
-// somebody who will beat any moment, however long it has lasted.
+// A hold does not end, however long it has lasted, while a record in sight may come
+// from a backup, or belong to a member that will beat soon.
 func TestAGhostKeepsTheHold(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
 	d.after(time.Second)
@@ -146,8 +147,8 @@ func TestAGhostKeepsTheHold(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A paused partition's row remembers where it comes from, however many plans are
-// made meanwhile.
+// The row of a paused partition remembers its home, however many plans are made
+// meanwhile.
 func TestAPausedRowRemembersItsHome(t *testing.T) {
 	row := record.Row{To: 2, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{row}}, nil)
@@ -159,8 +160,7 @@ func TestAPausedRowRemembersItsHome(t *testing.T) {
 	}
 }
 
-// An owner that the plan does not name as a member becomes one, and keeps what it
-// has.
+// An owner that the plan does not name as a member becomes one, and keeps its row.
 func TestAnOwnerOutsideThePlanKeepsItsRow(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -170,8 +170,9 @@ func TestAnOwnerOutsideThePlanKeepsItsRow(t *testing.T) {
 	}
 }
 
-// The next session of a name gets what the one that ended had; what has nobody goes
-// to the others first. A row that is new says since when it is there.
+// The next session of a name gets the rows of the one that ended; rows without an
+// owner go to the other members first. A new row has the generation in which it was
+// added.
 func TestAnHeirGetsWhatThereWas(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), owned(2), owned(1)}}, nil)
 	d.lead(5, &record.Orders{Ver: 1, Pauses: []string{"e"}}, in(record.Left, member(2, "c2", 5)), member(3, "c2", 1))
@@ -187,7 +188,7 @@ func TestAnHeirGetsWhatThereWas(t *testing.T) {
 	}
 }
 
-// One pin that cannot be obeyed is told of, however many can.
+// A pin that cannot be obeyed is reported, however many others can be.
 func TestALostPinIsTold(t *testing.T) {
 	for _, lost := range []string{"me", "nobody"} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
@@ -200,7 +201,7 @@ func TestALostPinIsTold(t *testing.T) {
 	}
 }
 
-// Paused partitions weigh nothing: who would have them has room for others.
+// Paused partitions do not count as load: their home has room for others.
 func TestPausedPartitionsWeighNothing(t *testing.T) {
 	paused := record.Row{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}
 	rows := []record.Row{paused, paused, owned(1), owned(2)}
@@ -213,7 +214,8 @@ func TestPausedPartitionsWeighNothing(t *testing.T) {
 	}
 }
 
-// A freeze keeps what runs where it is; what is free goes where there is room.
+// A freeze keeps running partitions where they are; free ones go where there is
+// room.
 func TestAFreezeKeepsOnlyWhatRuns(t *testing.T) {
 	rows := []record.Row{{To: 1, Reason: record.Paused, Token: record.MakeToken(inc, 1), Rev: 5}, owned(1), owned(1)}
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, nil)
@@ -225,8 +227,8 @@ func TestAFreezeKeepsOnlyWhatRuns(t *testing.T) {
 	}
 }
 
-// Who leaves for good leaves its rows to the plan that follows, and that waits for
-// quiet: no version of the plan is spent on it before.
+// The rows of a member that has left for good wait for the next plan, which waits
+// for the quiet time: no version of the plan is written before.
 func TestALeaversRowsWaitForThePlan(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -239,8 +241,8 @@ func TestALeaversRowsWaitForThePlan(t *testing.T) {
 	}
 }
 
-// Who means to return keeps its rows, which are free at once and wait for it; and
-// it is given no others while it is away.
+// The rows of a member that means to return are free at once and reserved for it;
+// it gets no others while it is away.
 func TestAPlaceThatIsKept(t *testing.T) {
 	rows := []record.Row{owned(2), owned(1), owned(1), {Reason: record.Paused, Rev: 5}}
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: rows}, returnsIn(time.Minute))
@@ -260,8 +262,8 @@ func TestAPlaceThatIsKept(t *testing.T) {
 	}
 }
 
-// An eager plan that has not granted anything yet is aimed anew and stays the same
-// plan; one of a leader that is not eager is another.
+// An eager plan that has not granted anything yet gets new targets and stays the
+// same plan; under a leader that is not eager the next one is another plan.
 func TestAimedAnewIsTheSamePlan(t *testing.T) {
 	for mode, id := range map[record.Mode]uint64{record.Eager: 3, record.Incremental: 4} {
 		p := &record.Plan{Leader: 1, ID: 3, Mode: record.Eager, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}
@@ -274,8 +276,7 @@ func TestAimedAnewIsTheSamePlan(t *testing.T) {
 	}
 }
 
-// A plan is told with its own reasons, not with those of one that was written long
-// before.
+// A plan is reported with its own reasons, not with those of an earlier one.
 func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
 	p := &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3, 4}, Rows: []record.Row{revoking(2, 1), revoking(3, 1)}}
 	d := newDesk(t, 1, p, eager)
@@ -297,8 +298,8 @@ func TestReasonsOfAPlanAreItsOwn(t *testing.T) {
 	}
 }
 
-// Who arrives while a plan is being written, however long that takes, is followed
-// by a quiet time of its own: more may follow.
+// An arrival while a plan is in flight, however long that takes, is followed by a
+// quiet time of its own: more may follow.
 func TestArrivalsWhileAPlanIsWritten(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -315,8 +316,8 @@ func TestArrivalsWhileAPlanIsWritten(t *testing.T) {
 	}
 }
 
-// A partition does not stay with one from whom it is banned, in whatever order so
-// many are named.
+// A partition does not stay with a member that it is banned from, whatever the
+// order of many bans.
 func TestManyBans(t *testing.T) {
 	p := &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{owned(2)}}
 	o := &record.Orders{Ver: 1, Freeze: true, Drains: []string{"me"}}
@@ -336,8 +337,8 @@ func TestManyBans(t *testing.T) {
 	}
 }
 
-// The own record is nobody's ghost: a leader that has written it only once ends a
-// hold like any other.
+// A leader's own record does not prolong a hold, even if it has been written only
+// once.
 func TestTheOwnRecordIsNoGhost(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1}}, nil)
 	d.mute = true
@@ -346,7 +347,7 @@ func TestTheOwnRecordIsNoGhost(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A record that says LIVE is not deleted, whatever was known of its session before.
+// A LIVE record is not deleted, whatever was known of its session before.
 func TestNoLiveRecordIsDeleted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.lead(0, nil, in(record.Left, member(2, "c2", 5)))
@@ -361,7 +362,7 @@ func TestNoLiveRecordIsDeleted(t *testing.T) {
 	}
 }
 
-// A leader is no suspect of its own, however long its last heartbeat takes.
+// A leader does not suspect itself, however long its last heartbeat takes.
 func TestALeaderDoesNotSuspectItself(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.lead(0, nil, member(2, "c2", 1))
@@ -371,8 +372,9 @@ func TestALeaderDoesNotSuspectItself(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// Who is silent too long when the first of several dies is waited for. Who becomes
-// so later is not, or two that flap could stall the plan for ever.
+// Members that are overdue when the first of several dies are waited for. Members
+// that become overdue later are not, or two that flap could stall the plan for
+// ever.
 func TestNobodyIsSuspectedLater(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4}}, nil)
 	d.lead(0, nil, member(2, "c2", 1), member(3, "c3", 1), member(4, "c4", 1))
@@ -390,8 +392,8 @@ func TestNobodyIsSuspectedLater(t *testing.T) {
 	}
 }
 
-// A suspect with a long lease is not waited for until that is over: one heartbeat
-// tells.
+// A suspect with a long lease is not waited for until that lease is over: the time
+// of one heartbeat is enough.
 func TestASuspectIsWaitedForOneHeartbeat(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
 	slow := member(3, "c3", 1)
@@ -408,9 +410,8 @@ func TestASuspectIsWaitedForOneHeartbeat(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A roster that has been waited for since the group began is not waited for again:
-// the first was refused, and of the second nobody knows whether it was the leader's
-// own.
+// Plans that have waited for a roster since the group began do not wait again: the
+// first write of it was refused, and the outcome of the second is unknown.
 func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
 	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Fresh: true, Era: inc}
 	l := &leader{n: core.New(cfg), now: 1, cells: map[core.Key]core.Entry{}, listing: []record.Partition{{Name: "a"}}, refuses: true}
@@ -424,7 +425,7 @@ func TestPlansHaveWaitedForTheFirstRoster(t *testing.T) {
 	}
 }
 
-// The record of an ended session is kept for as long as the plan names it.
+// The record of an ended session is kept as long as the plan names it.
 func TestWhoIsNamedIsNotDeleted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Hour))
 	m := in(record.Left, member(2, "c2", 5))
@@ -434,7 +435,8 @@ func TestWhoIsNamedIsNotDeleted(t *testing.T) {
 	d.wantNone(core.Delete, core.MemberCell, 2)
 }
 
-// Of rows whose tokens are used up the first is told, by number and name.
+// If the tokens of several rows are used up, the first row is reported, by number
+// and name.
 func TestTheFirstWornRowIsTold(t *testing.T) {
 	worn := record.Row{To: 1, Token: record.MakeToken(inc, 1<<32-1), Rev: 5}
 	fresh := record.Row{To: 1, Rev: 5}
@@ -448,7 +450,7 @@ func TestTheFirstWornRowIsTold(t *testing.T) {
 	}
 }
 
-// A leader does not declare itself dead, however long nothing of it is written.
+// A leader does not declare itself dead, however long no record of it is written.
 func TestALeaderDoesNotDeclareItselfDead(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -459,7 +461,7 @@ func TestALeaderDoesNotDeclareItselfDead(t *testing.T) {
 	}
 }
 
-// Of a lease that is too long the leader tells, and nobody else.
+// Only the leader reports a lease that is too long.
 func TestADeputyDoesNotTellOfLongLeases(t *testing.T) {
 	d := newDeputy(t, nil, nil)
 	long := member(6, "c6", 1)
@@ -470,7 +472,7 @@ func TestADeputyDoesNotTellOfLongLeases(t *testing.T) {
 	}
 }
 
-// No place is kept for a member whose record is gone.
+// No rows are reserved for a member whose record is gone.
 func TestNoPlaceForTheAbsent(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
 	d.lead(0, nil, member(2, "c2", 1))
@@ -483,7 +485,7 @@ func TestNoPlaceForTheAbsent(t *testing.T) {
 	}
 }
 
-// One heir takes one place, though two of its name have ended.
+// An heir takes one place, even if two sessions of its name have ended.
 func TestOneHeirOnePlace(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}}, nil)
 	d.lead(0, nil, in(record.Left, member(2, "c2", 5)), in(record.Left, member(3, "c2", 5)), member(4, "c2", 1))

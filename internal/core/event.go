@@ -33,21 +33,21 @@ const (
 	List // all member records
 )
 
-// Outcome is what came of a store call.
+// Outcome is the result of a store call.
 type Outcome uint8
 
 const (
 	OK       Outcome = iota
 	Conflict         // Put, Delete: the record is not at Prev
-	NotFound         // Get: there is none
-	Unknown          // it may or may not have happened, now or later
-	Refused          // Put: no such record can be written, now or ever
+	NotFound         // Get: there is no record
+	Unknown          // timeout or error: a write may take effect now, later or never
+	Refused          // Put: the record is not valid, so a retry fails as well
 
 	Outcomes // how many there are
 )
 
-// An Entry is one version of one record. Exactly one of the pointers is set,
-// none if it was deleted.
+// An Entry is one version of one record. Exactly one of the pointers is set, or
+// none if the record was deleted.
 type Entry struct {
 	Key
 	Rev     Rev
@@ -66,16 +66,16 @@ const (
 	Begin                // the session starts
 	Answer               // to a store call: Verb, Key, Outcome, Rev, Entries
 	Seen                 // a watch showed Entries; First, AllMembers
-	Gap                  // the watches broke off and begin anew
+	Gap                  // the watches were interrupted: changes may be missing
 	Listed               // the source's partitions: Listing, Complete
-	Started              // ID@Token is confirmed by the source
+	Started              // the source confirmed the start of ID@Token
 	Stopped              // ID@Token runs no more: handled, settled, closed
 	Retrying             // ID@Token is being started again after a failure
-	GivenUp              // ID@Token failed too often and runs no more: Cause
+	GivenUp              // ID@Token failed too often and runs no more: Text is the cause
 	Closed               // the source's connections are closed
 	Proven               // the kernel proved that Session is gone
 	Leave                // the user wants to leave: Returning
-	Jumped               // this host's clocks disagree: trust no lease: CountsSuspend
+	Jumped               // this host's clocks came apart, so no lease can be trusted: CountsSuspend
 	Server               // connected to the store server called Text
 
 	Kinds // how many there are
@@ -96,9 +96,9 @@ type Event struct {
 	Listing []record.Partition
 	Era     uint32 // answers: the wall clock, in the units of Config.Era
 
-	First         bool // Seen: of a watch just begun
-	AllMembers    bool // Seen: of a watch of every member's record
-	Complete      bool // Listed: the source asked its broker, so what it does not list is gone
+	First         bool // Seen: the first batch of a watch, with all that there is
+	AllMembers    bool // Seen: by a watch of every member's record
+	Complete      bool // Listed: the source asked its broker: a partition not listed may be gone
 	Returning     bool // Leave: the member means to come back soon
 	CountsSuspend bool // Jumped: this host's clock counts the time that it sleeps
 }
@@ -108,15 +108,15 @@ type Do uint8
 
 const (
 	DoCall   Do = iota // a store call: Verb, Key, Prev and the record; answered once
-	DoWatch            // watch what Watch says, from now on
+	DoWatch            // watch the records that Watch names, from now on
 	DoStart            // run ID@Token, called Name
-	DoStop             // let ID@Token finish what it fetched, then Stopped
+	DoStop             // let ID@Token finish its fetched messages, then Stopped
 	DoCancel           // end ID@Token at once, then Stopped
 	DoAsk              // ask the source for its partitions, then Listed
 	DoClose            // close the source's connections, then Closed
-	DoAbort            // what still runs is past its lease: end it by force
+	DoAbort            // a handler outlived the lease or the stop time: end it by force
 	DoEnd              // the session is over: Cause
-	DoNote             // tell people (and checkers) what was decided
+	DoNote             // tell people (and checkers) of a decision
 
 	Dos // how many there are
 )
@@ -135,16 +135,16 @@ type Action struct {
 	ID     record.ID
 	Token  record.Token
 	Name   string
-	Who    record.Session // notes: whom it is about
-	Moved  int            // notes: of a plan: taken from one that has it
-	Placed int            // notes: of a plan: given to somebody, having nobody
-	Why    Why            // notes: of a plan
+	Who    record.Session // notes: the session that it is about
+	Moved  int            // NotePlan: how many partitions are taken from their owners
+	Placed int            // NotePlan: how many partitions without an owner get one
+	Why    Why            // NotePlan: the reasons
 	Watch  Watch
 }
 
-// Compares tells whether the store that carries the Put out compares Prev with the
-// version that it has. Every real store does. The stores of simulator and explorer
-// ask, for these rules can be taken out nowhere else.
+// Compares tells whether the store that carries out the Put compares Prev with its
+// own version. Every real store does. The stores of the simulator and the explorer
+// ask, because these rules can be taken out nowhere else.
 func (a *Action) Compares() bool {
 	switch {
 	case a.Key.Cell == PlanCell && a.Prev != 0:
@@ -157,7 +157,8 @@ func (a *Action) Compares() bool {
 	return true
 }
 
-// Watch is what a node wants to be shown. Plan and roster are always watched.
+// Watch names the records that a node wants to watch. Plan and roster are always
+// watched.
 type Watch struct {
 	All    bool           // every member's record
 	Leader record.Session // this member's record, when not All
@@ -168,27 +169,27 @@ type Watch struct {
 type Note uint8
 
 const (
-	NoteJoined    Note = iota // my record is in the store
-	NoteLead                  // I lead from now on
-	NotePlan                  // I made a plan: Moved, Placed, Why
-	NoteDead                  // I declared Who dead
-	NoteEvicted               // I evicted Who
-	NoteLapsed                // my lease ran out; all stopped
-	NoteResumed               // my lease is back
-	NoteLeaving               // I am leaving
+	NoteJoined    Note = iota // this session's first record is in the store
+	NoteLead                  // this session leads from now on
+	NotePlan                  // this leader made a plan: Moved, Placed, Why
+	NoteDead                  // this session declared Who dead
+	NoteEvicted               // this leader evicted Who
+	NoteLapsed                // the lease ran out, and everything has stopped
+	NoteResumed               // the lease is back
+	NoteLeaving               // this session is leaving
 	NoteTwins                 // Who has the name of another live member
 	NoteStuck                 // ID was granted long ago and has not started
-	NoteAlone                 // nobody else: I stop by myself
+	NoteAlone                 // nobody else is alive: this session stops by itself
 	NoteLost                  // the store lost acknowledged writes
-	NoteBug                   // the last leader ended on a bug: I change nothing
+	NoteBug                   // Who led and ended on a bug over this plan: nothing is planned
 	NoteNoRoster              // the roster is older than the plan: waiting for it
 	NoteReturned              // Who took the place of an ended session of its name
 	NoteCleared               // the hold is over: grants may flow
 	NoteBadRoster             // the roster that source and orders ask for cannot be written
-	NoteMeta                  // Name: the metadata ordered for it is too much: the source's stays
-	NotePin                   // something is pinned to a member that is not here: the pin is ignored
-	NoteWorn                  // Name: its tokens are used up: a new incarnation begins
-	NoteLongLease             // Who has a lease so much longer than mine that I do not take it
+	NoteMeta                  // the metadata ordered for partition Name does not fit: the source's stays
+	NotePin                   // a partition is pinned to an absent member: the pin is ignored
+	NoteWorn                  // the tokens of partition Name are used up: a new incarnation begins
+	NoteLongLease             // the lease of Who is too long: no plan takes it in
 )
 
 // Why is a set of reasons for a plan.

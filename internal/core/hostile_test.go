@@ -12,8 +12,8 @@ import (
 
 const me record.Session = 1
 
-// victim is a node that is shown whatever the store may hold. It remembers
-// which ownerships it was ever shown, and fails when another is started.
+// victim is a node that is shown any records that the store may hold. It remembers
+// the ownerships that it was shown, and fails the test when another one is started.
 type victim struct {
 	t     *testing.T
 	n     *core.Node
@@ -57,7 +57,7 @@ func (v *victim) do(a core.Action) {
 	switch a.Do {
 	case core.DoCall:
 		v.calls = append(v.calls, a)
-		if p := a.Plan; p != nil { // its own plans count once they are written
+		if p := a.Plan; p != nil { // its own plans count as shown as soon as it writes them
 			for _, h := range p.Mine(me, nil) {
 				v.shown[fmt.Sprint(h.ID, h.Token)] = true
 			}
@@ -82,7 +82,7 @@ func (v *victim) do(a core.Action) {
 	}
 }
 
-// answer ends the oldest call with whatever is at hand.
+// answer answers the oldest call in flight with the entries at hand.
 func (v *victim) answer(o core.Outcome, es []core.Entry) {
 	if len(v.calls) == 0 {
 		return
@@ -158,7 +158,7 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-// entries decodes raw as whatever record it is.
+// entries decodes raw as a record of its kind.
 func entries(raw []byte, rev core.Rev) []core.Entry {
 	if p, err := record.DecodePlan(raw); err == nil {
 		return []core.Entry{{Key: core.Key{Cell: core.PlanCell}, Rev: rev, Plan: p}}
@@ -175,7 +175,7 @@ func entries(raw []byte, rev core.Rev) []core.Entry {
 	return nil
 }
 
-// hostileRecord makes a record that decodes and says anything.
+// hostileRecord makes a record that decodes and has arbitrary content.
 func hostileRecord(rng *rand.Rand) []byte {
 	session := func() record.Session { return record.Session(rng.IntN(4)) }
 	var rec record.Record

@@ -2,8 +2,8 @@ package core
 
 import "testing"
 
-// After a jump of a clock that does not count suspend, a heartbeat that was on
-// its way gives no lease: when it was sent, nobody knows.
+// After a jump of a clock that does not count suspend, a heartbeat that was in
+// flight gives no lease: how long ago it was sent is unknown.
 func TestJumpForgetsWhatWasSentBefore(t *testing.T) {
 	for _, counts := range []bool{true, false} {
 		n := New(&Config{Session: 1, Name: "c1", Timing: DefaultTiming(), Fresh: true, Era: 1})

@@ -9,33 +9,33 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// lead is what only a leader (and, for settle, a deputy) needs. All of it but
-// settle starts from nothing with each leader.
+// lead is the state that only a leader needs, apart from burst, which a deputy
+// keeps as well. All of it but burst starts from nothing with each leader.
 type lead struct {
 	burst burst
 
-	taking    bool // claimed, re-reading everything before the first plan
+	taking    bool // it has claimed, and reads everything again before its first plan
 	ready     bool
-	since     Time // of the claim
+	since     Time // when the claim was confirmed
 	gotRoster bool
 	gotOrders bool
 	gotList   bool
 
-	minRoster   uint64 // a lost roster had this version: the next is higher
+	minRoster   uint64 // version of a lost roster: the next one's is higher
 	rosterStale bool   // roster, orders or listing changed: derive it again
-	rosterBy    Time   // how long plans wait for a roster that is not what it should be; Never if it is
+	rosterBy    Time   // until when plans wait for a roster that is wrong now; Never if it is right
 	listing     []record.Partition
 	listed      bool // the source has answered
-	complete    bool // the listing is all the broker has
+	complete    bool // the listing comes from the broker: a partition it lacks may be gone
 	missed      []miss
 	asking      bool
 	ask         Time
 
-	tried   Why  // what the plan being written is because of; again if it fails
-	planAt  Time // of the last plan: eager ones keep a distance
+	tried   Why  // reasons of the plan in flight, kept in case that write fails
+	planAt  Time // when the last plan was made: eager ones keep a distance
 	waits   []await
 	graces  []grace
-	bugSeen bool // the last leader ended on a bug over this very plan
+	bugSeen bool // the last leader ended on a bug over this very plan, with bugLive and bugVer
 	bugLive []record.Session
 	bugVer  uint64
 
@@ -60,16 +60,17 @@ func newLead() lead {
 	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never}}
 }
 
-// resign forgets everything of a leadership but what a deputy knows as well.
+// resign resets everything but burst, which a deputy keeps as well, and reusable
+// memory.
 func (l *lead) resign() {
 	s, p, sc := l.burst, l.planner, l.scratch
 	*l = newLead()
 	l.burst, l.planner, l.scratch = s, p, sc
 }
 
-// takeOver begins a leadership. What others told the former leader is not known
-// here, so everything is read again before the first plan: a list begun after
-// the claim shows every record written before it.
+// takeOver begins a leadership. This node may not know all that the former leader
+// knew, so it reads everything again before the first plan: a list begun after the
+// claim shows every record that was written before the claim.
 func (n *Node) takeOver() {
 	l := &n.lead
 	l.taking, l.since = true, n.now
@@ -106,9 +107,9 @@ func (n *Node) tookMembers(ev *Event) {
 	n.askForOwners()
 }
 
-// forget drops what is known of ended sessions whose records are gone: a watch
-// may have missed their deletion. Not while a call on one is under way: were it seen
-// and asked for again, that answer would be taken for the other's.
+// forget drops ended peers whose records are not listed any more: a watch may have
+// missed their deletion. A peer with a call in flight stays: if it were added again
+// and read again, the old answer would be taken for the new one.
 func (n *Node) forget(listed []Entry) {
 	n.peers = slices.DeleteFunc(n.peers, func(p peer) bool {
 		return p.over() && p.flight == NoVerb && !n.named(p.session) &&
@@ -116,8 +117,8 @@ func (n *Node) forget(listed []Entry) {
 	})
 }
 
-// askForOwners: an owner that is not in sight is asked for by name. Absence from
-// a listing frees nothing.
+// askForOwners reads by name the records of owners that are not in sight. Absence
+// from a listing frees nothing.
 func (n *Node) askForOwners() {
 	for i := range n.plan.Rows {
 		if o := n.plan.Rows[i].Owner; o != 0 && n.peer(o) == nil {
@@ -137,6 +138,7 @@ func (n *Node) leading() bool {
 	if !n.Leads() || n.cause != NotEnded {
 		return false
 	}
+	// A leaver leads on only if nobody else can.
 	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) {
 		return false
 	}
@@ -148,7 +150,7 @@ func (n *Node) leading() bool {
 	return l.ready
 }
 
-// asksOwners: some row's owner has not been heard of yet.
+// asksOwners tells whether the record of some row's owner has not been read yet.
 func (n *Node) asksOwners() bool {
 	for i := range n.plan.Rows {
 		o := n.plan.Rows[i].Owner
@@ -162,7 +164,8 @@ func (n *Node) asksOwners() bool {
 	return false
 }
 
-// leadGroup does all that a leader does.
+// leadGroup does all that a leader does, and takes notice of changes as a deputy
+// does.
 func (n *Node) leadGroup() {
 	n.notice()
 	if !n.leading() {
@@ -178,7 +181,7 @@ func (n *Node) leadGroup() {
 	// Without it: C1 leads and beats, and each of its plans is refused. Nobody succeeds a
 	// leader that beats, and nothing is planned any more.
 	if n.reached(n.cell.fails.Add(wait(n.cfg.Lease))) && !rule.FailingLeaderEnds.Off() {
-		n.end(ByFailure) // it beats, so nobody else will end it
+		n.end(ByFailure) // its heartbeats succeed, so nobody else will end it
 		return
 	}
 	if n.cell.flight != NoVerb || n.cell.doubt || !n.reached(n.cell.after) {
@@ -189,7 +192,7 @@ func (n *Node) leadGroup() {
 	}
 }
 
-// expire declares dead whoever has been silent for W.
+// expire declares members dead that have been silent for W.
 func (n *Node) expire() {
 	for i := range n.peers {
 		p := &n.peers[i]
@@ -199,9 +202,9 @@ func (n *Node) expire() {
 	}
 }
 
-// checkBug: the last leader ended on a bug when it looked at the plan as it is
-// now. Doing the same again would end the members one by one, so this leader
-// waits for the world to change.
+// checkBug finds out whether a former leader ended on a bug over the plan as it is
+// now. The same decision again would end the members one by one, so this leader
+// waits until members or orders change.
 func (n *Node) checkBug() {
 	l := &n.lead
 	i := slices.IndexFunc(n.peers, func(p peer) bool { return p.is(record.Left) && p.rec.Bug == n.plan.Decided })
@@ -217,7 +220,8 @@ func (n *Node) checkBug() {
 	n.do(Action{Do: DoNote, Note: NoteBug, Who: n.peers[i].session})
 }
 
-// blockedByBug: still facing the plan that the last leader broke on.
+// blockedByBug tells whether a former leader broke on this very plan, and neither
+// members nor orders have changed since: nothing is planned then.
 func (n *Node) blockedByBug() bool {
 	l := &n.lead
 	if l.bugSeen && (ordersVer(n.orders) != l.bugVer || !slices.Equal(n.live(l.scratch.live[:0]), l.bugLive)) {
@@ -226,8 +230,8 @@ func (n *Node) blockedByBug() bool {
 	return l.bugSeen
 }
 
-// live appends the sessions a plan should name, sorted: all LIVE and not held
-// ones, and ended ones whose rows wait for their name.
+// live appends the sessions that a plan should name, sorted: live ones that are not
+// held back, and ended ones whose rows are reserved.
 func (n *Node) live(dst []record.Session) []record.Session {
 	for i := range n.peers {
 		if p := &n.peers[i]; n.counts(p) || n.reserved(p) {
@@ -237,12 +241,14 @@ func (n *Node) live(dst []record.Session) []record.Session {
 	return dst
 }
 
-// counts: alive, and not held back for its name.
+// counts tells whether p is live and not held back for its name or its lease.
 func (n *Node) counts(p *peer) bool {
 	return p.is(record.Live) && (p.planned || p.noticed == noticedLive)
 }
 
-// reserved: an ended member whose rows are kept for its name a while.
+// reserved tells whether the rows of p, which is ending or has ended, are kept for
+// its name. After three returns in a row without running long, a name gets no
+// reservation.
 func (n *Node) reserved(p *peer) bool {
 	// return: The partitions of a member that may return are kept for its name for a while.
 	// Without it: C2 is restarted. Its partitions move to C1 and, seconds later, back: two
@@ -272,8 +278,8 @@ func (n *Node) returns(name string) uint32 {
 	return n.plan.Returns[i].Count
 }
 
-// heir is the live, not yet planned session of the name of p, a member of the plan
-// on its way out.
+// heir returns the live session of p's name that is not in the plan yet, where p is
+// in the plan and no longer live; otherwise nil.
 func (n *Node) heir(p *peer) *peer {
 	// a-name-proves-nothing: A session takes over nothing from another of its name before
 	// that one has ended.
@@ -291,8 +297,9 @@ func (n *Node) heir(p *peer) *peer {
 	return nil
 }
 
-// evict gives up on members that do not stop what was revoked. Evicted is not
-// stopped: W still has to pass before its rows are free.
+// evict gives up on members that do not stop a revoked partition in time and, in a
+// hold, on those that beat and know only another incarnation. Evicted is not
+// stopped: W still has to pass before their rows are free.
 func (n *Node) evict() {
 	// evict-after-stop-time: A member that does not stop a revoked partition in time is
 	// evicted.
@@ -305,7 +312,7 @@ func (n *Node) evict() {
 		for i := range n.peers {
 			p := &n.peers[i]
 			if n.behindTimes(p) && p.heard && n.now.Sub(p.at) < overdue(p.rec) && !p.is(record.Evicted) && p.flight == NoVerb && !p.reread {
-				n.declare(p, record.Evicted) // its next heartbeat fails, and with it its lease
+				n.declare(p, record.Evicted) // its next heartbeat conflicts, so its lease runs out
 			}
 		}
 	}
@@ -325,7 +332,8 @@ func (n *Node) evict() {
 	}
 }
 
-// collect deletes the records of the long dead that nothing names any more.
+// collect deletes the records of sessions that ended long ago and that the plan no
+// longer names.
 func (n *Node) collect() {
 	// old-records-are-deleted: The record of an ended session is deleted when nothing names
 	// it any more.

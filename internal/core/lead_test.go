@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Only while a hold lasts is somebody evicted who knows nothing of this incarnation.
+// Only in a hold is a member evicted because it knows only another incarnation.
 func TestOnlyAHoldEvictsWhoIsBehind(t *testing.T) {
 	for _, hold := range []bool{true, false} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: hold, Members: []record.Session{1, 2}}, nil)
@@ -30,12 +30,12 @@ func TestOnlyAHoldEvictsWhoIsBehind(t *testing.T) {
 	}
 }
 
-// In a hold nobody is evicted of whom it is not known that it beats now.
+// In a hold a member is evicted only if it is known to beat now.
 func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 	const w = 5200 * time.Millisecond
 	begin := func(m *record.Member) *desk {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Hold: true, Members: []record.Session{1, 2}}, nil)
-		m.AckInc, m.Lease = inc-1, 4*time.Second // so that it is overdue after 1.5 s
+		m.AckInc, m.Lease = inc-1, 4*time.Second // a member with this lease is overdue after 1.5 s
 		d.lead(0, nil)
 		return d
 	}
@@ -53,7 +53,7 @@ func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 		}
 	}
 
-	// Its record was just found, and may be a ghost's.
+	// Its record was just found, and may come from a backup.
 	m := member(2, "c2", 2)
 	d := begin(m)
 	d.after(w - 100*time.Millisecond)
@@ -61,7 +61,8 @@ func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 	d.after(settles)
 	d.wantNone(core.Put, core.MemberCell, 2)
 
-	// A late version makes the leader look, and it has not seen the answer.
+	// A stale version makes the leader read the record, and the answer has not come
+	// yet.
 	m = member(2, "c2", 5)
 	d = begin(m)
 	d.after(w - 500*time.Millisecond)
@@ -83,8 +84,8 @@ func TestAHoldEvictsOnlyWhoBeats(t *testing.T) {
 	d.wantNone(core.Put, core.MemberCell, 2)
 }
 
-// A leaver that does not stop what was revoked is evicted like any other, after the
-// time it has to drain; what is on its way to it is not stuck meanwhile.
+// A leaver that does not stop a revoked partition is evicted like any other member,
+// after the stop time; the row that it keeps does not count as stuck.
 func TestALeaverIsEvicted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
 	d.lead(1, nil, in(record.Leaving, member(2, "c2", 1)))
@@ -103,8 +104,8 @@ func TestALeaverIsEvicted(t *testing.T) {
 	}
 }
 
-// The time to drain counts from the revoke, not from a grant before it that had not
-// been started.
+// The stop time counts from the revoke, not from an earlier grant that had not been
+// started.
 func TestTheTimeToDrainCountsFromTheRevoke(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1), owned(2)}}, nil)
 	d.lead(2, nil, member(2, "c2", 1))
@@ -120,7 +121,7 @@ func TestTheTimeToDrainCountsFromTheRevoke(t *testing.T) {
 	}
 }
 
-// What is stuck is told by its number.
+// A start that is stuck is reported with the ID of its partition.
 func TestStuckIsToldByID(t *testing.T) {
 	m := acks(2, "c2", 1, 5)
 	m.Starting = []record.ID{1}
@@ -138,7 +139,7 @@ func TestStuckIsToldByID(t *testing.T) {
 	}
 }
 
-// A leader does not evict itself: it ends what does not stop.
+// A leader does not evict itself: it aborts handlers that do not stop.
 func TestALeaderDoesNotEvictItself(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -153,8 +154,8 @@ func TestALeaderDoesNotEvictItself(t *testing.T) {
 	}
 }
 
-// An ended session whose record is listed no more is forgotten, unless the plan
-// speaks of it: then its place is kept.
+// An ended session whose record is not listed any more is forgotten, unless the
+// plan names it: then its rows stay reserved.
 func TestForgetsWhoIsListedNoMore(t *testing.T) {
 	for _, planned := range []bool{true, false} {
 		p := &record.Plan{Leader: 1, Members: []record.Session{1}}
@@ -175,8 +176,8 @@ func TestForgetsWhoIsListedNoMore(t *testing.T) {
 	}
 }
 
-// Whoever gave up a partition is spared it for a second from then on, however often
-// the plan that says so has to be written.
+// A partition is kept away from the member that gave it up for a second from then
+// on, however often the write of the plan that frees it is retried.
 func TestAGraceCountsFromTheFirst(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Orders: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
 	d.lead(1, &record.Orders{Ver: 1, Drains: []string{"me"}}, acks(2, "c2", 1, 5))
@@ -199,8 +200,7 @@ func TestAGraceCountsFromTheFirst(t *testing.T) {
 	}
 }
 
-// A session whose lease is too long for the leader does not come in as somebody's
-// heir either.
+// A session whose lease is too long for the leader does not join as an heir either.
 func TestNoHeirWithALongLease(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	long := member(3, "c2", 1)
@@ -212,7 +212,8 @@ func TestNoHeirWithALongLease(t *testing.T) {
 	}
 }
 
-// An heir that comes with the end of the session before gets its rows in one plan.
+// An heir that arrives together with the end of the former session gets its rows in
+// one plan.
 func TestAnHeirThatIsThereAlready(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, returnsIn(time.Minute))
 	d.lead(1, nil, member(2, "c2", 1))
@@ -227,7 +228,7 @@ func TestAnHeirThatIsThereAlready(t *testing.T) {
 	}
 }
 
-// No place is kept for one that was evicted, though it meant to return.
+// No rows are reserved for a member that was evicted, even if it meant to return.
 func TestNoPlaceForTheEvicted(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, returnsIn(time.Minute))
 	d.lead(0, nil, member(2, "c2", 1))
@@ -241,8 +242,8 @@ func TestNoPlaceForTheEvicted(t *testing.T) {
 	}
 }
 
-// A new leader decides nothing before it has read roster, orders and members, in
-// whatever order the answers come.
+// A new leader decides nothing before it has read roster, orders and members,
+// whatever the order of the answers.
 func TestALeaderReadsEverythingFirst(t *testing.T) {
 	for last := range 3 {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{revoking(2, 1)}}, nil)
@@ -271,8 +272,8 @@ func TestALeaderReadsEverythingFirst(t *testing.T) {
 	}
 }
 
-// A listing does not tell a leader that it is dead: what it reads of its own record
-// does, and until then it takes nothing from itself.
+// A listing does not tell a leader that it is dead: only a read of its own record
+// does, and until then the leader keeps its own rows.
 func TestAListingSaysNothingOfTheOwnRecord(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
 	d.show(false, member(2, "c2", 1))
@@ -312,8 +313,8 @@ func TestWhoLeftLeadsNobody(t *testing.T) {
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
 
-// A leader that could not write the plan for as long as a lease lasts ends, and has
-// tried for the last time.
+// A leader whose plans could not be written for W ends, and does not retry any
+// more.
 func TestAFailingLeaderTriesNoMore(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
 	fails := func() {
@@ -332,8 +333,8 @@ func TestAFailingLeaderTriesNoMore(t *testing.T) {
 	d.wantNone(core.Put, core.PlanCell, 0)
 }
 
-// After a leader that ended on a bug the next one waits for the world to change. An
-// end of somebody who is in no plan is no change; a newcomer is.
+// After a leader has ended on a bug, the next one waits for a change. The end of a
+// session that is in no plan is none; a newcomer is one.
 func TestWhatBreaksTheSpell(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
 	bug := in(record.Left, member(9, "c9", 5))
@@ -348,7 +349,7 @@ func TestWhatBreaksTheSpell(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// However fast they arrive, a plan follows the first of them within QuietMax.
+// However fast members arrive, a plan follows within QuietMax of the first arrival.
 func TestArrivalsDoNotPutOffThePlan(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -360,8 +361,7 @@ func TestArrivalsDoNotPutOffThePlan(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// What the leader waits for are rows that are being stopped and those that have
-// somewhere to go.
+// The wait set holds rows that are being revoked and free rows that have a target.
 func TestWhatIsWaitedFor(t *testing.T) {
 	rows := []record.Row{revoking(2, 3), {To: 3, Rev: 5}, {Rev: 5}, {To: 1, Rev: 5}, {To: 1, Reason: record.Paused, Rev: 5}}
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Mode: record.Eager, Members: []record.Session{1, 2, 3}, Rows: rows}, eager)
@@ -375,8 +375,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// While the roster is to be read again, plans wait for it, though not for longer
-// than a heartbeat.
+// Plans wait while the roster has to be read again, but no longer than a heartbeat.
 func TestPlansWaitForTheRoster(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -390,7 +389,7 @@ func TestPlansWaitForTheRoster(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// Who leads no more asks for nobody's record.
+// A former leader reads nobody's record by name.
 func TestAFormerLeaderAsksForNobody(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))

@@ -11,17 +11,17 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// A leader is a node that leads, with a store and a source that answer at once.
-// It shows what no scenario can say: records and listings made by hand.
+// A leader is a node that leads, with a store and a source that answer at once. It
+// is for tests that no scenario can express: records and listings made by hand.
 type leader struct {
 	n       *core.Node
 	now     core.Time
 	cells   map[core.Key]core.Entry
 	rev     core.Rev
 	listing []record.Partition
-	refuses bool // the store takes no roster
-	forgets bool // nobody knows whether it took a roster
-	deaf    bool // nobody knows what it has
+	refuses bool // the store refuses every roster
+	forgets bool // the outcome of writing a roster is unknown
+	deaf    bool // the outcome of every read is unknown
 	puts    int  // of rosters
 	calls   int
 	notes   []core.Action
@@ -39,7 +39,7 @@ func newLeader(listing ...record.Partition) *leader {
 func (l *leader) step(ev core.Event) {
 	for events := []core.Event{ev}; len(events) > 0; events = events[1:] {
 		if l.calls > 10_000 {
-			return // it chases its own tail
+			return // it never comes to rest
 		}
 		for _, a := range slices.Clone(l.n.Step(l.now, events[0])) {
 			switch a.Do {
@@ -147,8 +147,9 @@ func meta(kv ...string) (out []record.Pair) {
 	return out
 }
 
-// TestMetadataIsTheSourcesWithTheOrdersOverIt, also of a partition that the source
-// lists and an order adds: the order says that it stays, not what it is like.
+// TestMetadataIsTheSourcesWithTheOrdersOverIt also tries a partition that the
+// source lists and an order adds: the order makes it stay, and does not change its
+// metadata.
 func TestMetadataIsTheSourcesWithTheOrdersOverIt(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a", Meta: meta("region=eu", "size=1")}, record.Partition{Name: "b", Meta: meta("size=2")})
 	l.order(record.Orders{Add: []string{"a", "c"}, Meta: []record.Meta{
@@ -160,8 +161,8 @@ func TestMetadataIsTheSourcesWithTheOrdersOverIt(t *testing.T) {
 	}
 }
 
-// TestMetadataThatDoesNotFitIsLeftOut: the source's and the ordered fit, each by
-// itself. No roster could be written with both.
+// TestMetadataThatDoesNotFitIsLeftOut: the source's metadata and the ordered
+// metadata each fit alone. With both, no roster could be written.
 func TestMetadataThatDoesNotFitIsLeftOut(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	l := newLeader(record.Partition{Name: "a", Meta: meta("k=" + long)})
@@ -178,8 +179,9 @@ func samePartition(a, b record.Partition) bool {
 	return a.Name == b.Name && a.Removed == b.Removed && slices.Equal(a.Meta, b.Meta)
 }
 
-// TestOrdersThatContradictThemselvesAreObeyedOnce: orders that add and remove one
-// partition can be written, though not by a command. The roster must come to rest.
+// TestOrdersThatContradictThemselvesAreObeyedOnce: orders that add and remove the
+// same partition can be written, though not by a command. The roster must come to
+// rest.
 func TestOrdersThatContradictThemselvesAreObeyedOnce(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"})
 	l.order(record.Orders{Add: []string{"b"}})
@@ -191,7 +193,6 @@ func TestOrdersThatContradictThemselvesAreObeyedOnce(t *testing.T) {
 	}
 }
 
-// TestANameListedTwiceIsOnePartition.
 func TestANameListedTwiceIsOnePartition(t *testing.T) {
 	a, b := record.Partition{Name: "a"}, record.Partition{Name: "b", Meta: meta("size=2")}
 	l := newLeader(a, b, b)
@@ -200,8 +201,8 @@ func TestANameListedTwiceIsOnePartition(t *testing.T) {
 	}
 }
 
-// TestARosterThatIsRefusedIsNotTriedAgain until source or orders say something
-// else; plans go on with the one that is there.
+// TestARosterThatIsRefusedIsNotTriedAgain until source or orders change; meanwhile
+// plans use the roster that is in the store.
 func TestARosterThatIsRefusedIsNotTriedAgain(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"})
 	l.refuses, l.puts = true, 0
@@ -220,7 +221,8 @@ func TestARosterThatIsRefusedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatDrainsIsNotFree, whatever else its owner's record says of it.
+// TestWhatDrainsIsNotFree: a partition that its owner is still stopping is not
+// free, even if the owner's record gives it up.
 func TestWhatDrainsIsNotFree(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "b"})
 	l.member(record.Member{Session: 2, Name: "c2"})
@@ -245,7 +247,6 @@ func TestWhatDrainsIsNotFree(t *testing.T) {
 	}
 }
 
-// TestOnlyTheLabelLimitLimits.
 func TestOnlyTheLabelLimitLimits(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "b"}, record.Partition{Name: "c"}, record.Partition{Name: "d"})
 	l.member(record.Member{Session: 2, Name: "c2", Labels: meta("capacity=1", "limit=7", "pod=1")})
@@ -260,9 +261,9 @@ func TestOnlyTheLabelLimitLimits(t *testing.T) {
 	}
 }
 
-// TestAPlanNamesTheServerOnceItIsKnown: the store was asked who it is, and the
-// answer came after the group had been created. A leader that does not know it
-// leaves the name that is there.
+// TestAPlanNamesTheServerOnceItIsKnown: the identity of the server arrives after
+// the group was created. A leader that does not know it keeps the name that is in
+// the plan.
 func TestAPlanNamesTheServerOnceItIsKnown(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"})
 	if s := l.plan().Server; s != "" {
@@ -280,9 +281,9 @@ func TestAPlanNamesTheServerOnceItIsKnown(t *testing.T) {
 	}
 }
 
-// TestAFailedCallIsTriedAgainALittleLater: a store that is down may say so at
-// once. It is not asked again in the same instant, or members would do nothing
-// else; and what was asked for comes in once it is back.
+// TestAFailedCallIsTriedAgainALittleLater: a store that is down may fail at once. A
+// call is retried after a back-off, or members would do nothing else, and succeeds
+// once the store is back.
 func TestAFailedCallIsTriedAgainALittleLater(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"})
 	l.deaf, l.calls = true, 0

@@ -7,8 +7,9 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// leave walks a leaver out: it keeps working until the plan has taken its rows,
-// but not for longer than it takes to see that nobody will.
+// leave takes the next step of a leaver. It works on until the plan has taken its
+// rows, but no longer than cfg.Leave; one that is alone or means to return stops at
+// once.
 func (n *Node) leave() {
 	if n.leaving == Never || n.cause != NotEnded {
 		return
@@ -35,14 +36,15 @@ func (n *Node) leave() {
 		n.closing = true
 		n.endBy = n.now.Add(n.cfg.Lease)
 		n.do(Action{Do: DoClose})
-	case n.closed && n.own.known == 0 || n.reached(n.endBy):
+	case n.closed && n.own.known == 0 || n.reached(n.endBy): // it never joined, or LEFT cannot be written
 		n.leftFor(ByLeave)
 	case n.closed && n.own.state != record.Left:
 		n.own.state, n.own.dirty = record.Left, true
 	}
 }
 
-// alone: the plan's leader sees nobody else alive, so nobody will take the rows.
+// alone tells whether this node leads and sees no other live member, so that nobody
+// will take its rows.
 func (n *Node) alone() bool {
 	if !n.Leads() || !n.lead.ready {
 		return false
@@ -55,8 +57,8 @@ func (n *Node) alone() bool {
 	return true
 }
 
-// end closes the session: nothing is started any more and everything is
-// cancelled; when all has stopped the session says so if it can, and is over.
+// end begins the end of the session: every run is cancelled, and nothing is started
+// any more. When all have stopped, finish says LEFT if it can.
 func (n *Node) end(cause Cause) {
 	if n.cause != NotEnded {
 		return
@@ -68,7 +70,8 @@ func (n *Node) end(cause Cause) {
 	}
 }
 
-// finish ends the session once nothing runs any more.
+// finish ends the session once nothing runs any more, after it has said LEFT if it
+// can.
 func (n *Node) finish() {
 	if n.ended || n.cause == NotEnded || len(n.runs) > 0 {
 		return
@@ -78,6 +81,8 @@ func (n *Node) finish() {
 		return // first the plan gets its new incarnation
 	}
 	o := &n.own
+	// An orphan does not reach the store. After DEAD or a deletion there is no
+	// version to write over: rev is 0.
 	canSay := o.rev != 0 && (n.cause == ByFence || n.cause == ByStore || n.cause == ByFailure)
 	if !canSay || overtime {
 		n.leftFor(n.cause)
@@ -91,6 +96,8 @@ func (n *Node) finish() {
 	}
 }
 
+// leftFor ends the session at once. If it is ending already, the first cause
+// stands.
 func (n *Node) leftFor(cause Cause) {
 	if n.cause != NotEnded {
 		cause = n.cause
@@ -99,8 +106,8 @@ func (n *Node) leftFor(cause Cause) {
 	n.do(Action{Do: DoEnd, Cause: cause})
 }
 
-// storeLost: the store has forgotten what it acknowledged, so nothing it says
-// about anybody can be trusted. Every session ends, the plan gets a new
+// storeLost is called when the store has lost an acknowledged write, so that none
+// of its records can be trusted. Every session ends, the plan gets a new
 // incarnation, and nothing is granted until every old lease has run out.
 func (n *Node) storeLost() {
 	// incarnation-after-loss: When the store has lost an acknowledged write, every session
@@ -112,7 +119,8 @@ func (n *Node) storeLost() {
 	}
 }
 
-// beginAnew ends every session by a new incarnation of the plan, and says why.
+// beginAnew begins a new incarnation of the plan, which ends every session. The
+// note tells why.
 func (n *Node) beginAnew(why Action) {
 	if n.cause != NotEnded {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// TestAHeartbeatFitsHoweverMuchWasGivenUp: a broker that is down makes a member
-// give up everything it has, at once. A record that did not fit would cost the
-// lease, and since the list stays, the session.
+// TestAHeartbeatFitsHoweverMuchWasGivenUp: when its broker is down, a member gives
+// up all its partitions at once. A record that did not fit would cost the lease
+// and, since the list stays, the session.
 func TestAHeartbeatFitsHoweverMuchWasGivenUp(t *testing.T) {
 	v := newVictim(t, record.Incremental)
 	v.answer(core.OK, nil)
@@ -21,7 +21,7 @@ func TestAHeartbeatFitsHoweverMuchWasGivenUp(t *testing.T) {
 	var failed []core.Event
 	most := record.MaxPartitions
 	if testing.Short() {
-		most = 4000 // with a cause for each, too many as well
+		most = 4000 // with a cause for each, the record would not fit
 	}
 	for i := range most {
 		token := record.MakeToken(1, 1)
@@ -41,7 +41,7 @@ func TestAHeartbeatFitsHoweverMuchWasGivenUp(t *testing.T) {
 	v.calls = nil
 	v.steps(failed)
 	told := 0
-	for _, a := range v.calls { // victim has tried to encode each
+	for _, a := range v.calls { // victim tried to encode each of them
 		if a.Member != nil {
 			told = len(a.Member.GaveUp)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// A draw takes numbers from the bytes of a fuzzer, one byte each: small ones, and
-// those next to where counters end. Without bytes all are 0.
+// A draw takes numbers from a fuzzer's bytes, one byte each: small numbers, and
+// numbers near the ends of counters. Without bytes all are 0.
 type draw struct{ b []byte }
 
 func (d *draw) byte() byte {
@@ -28,8 +28,8 @@ func (d *draw) byte() byte {
 }
 
 // number is below 16, or within 4 of 2^31, 2^32, 2^63 or 2^64, or a little below
-// 2^62. Who stands at that very number can write no other, and is told so; with what
-// is beyond it nothing is read.
+// 2^62. A writer that has reached 2^62 itself cannot count on, and a record beyond
+// it is refused.
 func (d *draw) number() uint64 {
 	x := d.byte()
 	if x < 128 {
@@ -39,7 +39,7 @@ func (d *draw) number() uint64 {
 	return ends[x>>4&7] - 4 + uint64(x&7)
 }
 
-// short is a number of 32 bits: its end is near where it would wrap.
+// short is a number of 32 bits, near zero or near the point where it wraps.
 func (d *draw) short() uint32 {
 	x := d.byte()
 	if x < 128 {
@@ -51,7 +51,7 @@ func (d *draw) short() uint32 {
 func (d *draw) flag() bool              { return d.byte()&1 != 0 }
 func (d *draw) session() record.Session { return record.Session(d.byte() & 3) }
 
-// plan is one that decodes, if its numbers allow it.
+// plan makes a plan, which decodes if its numbers allow it.
 func (d *draw) plan() *record.Plan {
 	p := &record.Plan{Incarnation: d.short(), Gen: max(d.number(), 1), Write: d.number(), Term: max(d.number(), 1), Leader: d.session(),
 		ID: d.number(), Mode: record.Mode(d.byte() & 1), Hold: d.byte() > 200, Roster: d.number(), Orders: d.number()}
@@ -123,7 +123,8 @@ func (d *draw) record() record.Record {
 	return d.member()
 }
 
-// play shows a victim records of any numbers, in whatever order the bytes say.
+// play shows a victim records with arbitrary numbers, in the order that the bytes
+// give.
 func play(t *testing.T, b []byte) {
 	d := &draw{b}
 	v := newVictim(t, record.Mode(d.byte()&1))
@@ -163,8 +164,8 @@ func play(t *testing.T, b []byte) {
 }
 
 // FuzzStepMaximal shows a node records whose counters are at their ends: it may
-// refuse them, hold, or end its session, but not break an assertion of its own, nor
-// write what nobody could read.
+// refuse them, hold, or end its session, but neither break an assertion nor write a
+// record that nobody could read.
 func FuzzStepMaximal(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 200 {
@@ -173,14 +174,14 @@ func FuzzStepMaximal(f *testing.F) {
 	f.Fuzz(play)
 }
 
-// A prey is a leader whose records are altered. It remembers what was done to it.
+// A prey is a leader whose records are altered. It remembers the alterations.
 type prey struct {
 	*leader
 	t   *testing.T
 	log []string
 }
 
-// put writes a record, if it can be written, and shows it, and lets a second pass.
+// put writes a record, if it is valid, shows it, and lets a second pass.
 func (l *prey) put(rec record.Record, e core.Entry) {
 	if _, err := record.Encode(rec); err != nil {
 		return
@@ -195,7 +196,7 @@ func (l *prey) put(rec record.Record, e core.Entry) {
 	l.pass(time.Second)
 }
 
-// pass lets time pass. A node that always has something to do at once makes none.
+// pass lets time pass. It fails the test if the node never comes to rest.
 func (l *prey) pass(d time.Duration) {
 	l.t.Helper()
 	end := l.now.Add(d)
@@ -208,8 +209,8 @@ func (l *prey) pass(d time.Duration) {
 	}
 }
 
-// alter gives one of the records in a leader's store other numbers, as somebody
-// may who can write there.
+// alter changes the numbers of one record in a leader's store, as anybody who can
+// write there may do.
 func (l *prey) alter(d *draw) {
 	var e core.Entry
 	var rec record.Record
@@ -279,7 +280,7 @@ func lead(t *testing.T, b []byte) {
 			l.put(o, core.Entry{Key: core.Key{Cell: core.OrdersCell}, Orders: o})
 		case 3:
 			l.pass(time.Duration(d.byte()&15) * time.Second)
-		case 4: // another process takes its place, and reads what there is
+		case 4: // another process takes its place, and reads the store
 			cfg := &core.Config{Session: record.Session(op>>3) + 4, Name: "c1", Timing: core.DefaultTiming(), Era: 7}
 			l.log = append(l.log, fmt.Sprintf("session %v begins", cfg.Session))
 			l.n = core.New(cfg)
@@ -317,7 +318,8 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// TestDrawReachesTheEnds: a target whose records never decode would show nothing.
+// TestDrawReachesTheEnds: a fuzz target whose records never decode would test
+// nothing.
 func TestDrawReachesTheEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	decoded, high := 0, 0

@@ -7,6 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
+// tookOrders takes the answer to a read of the orders.
 func (n *Node) tookOrders(ev *Event) {
 	c := &n.ordersCell
 	c.flight = NoVerb
@@ -27,7 +28,7 @@ func (n *Node) tookOrders(ev *Event) {
 	n.lead.gotOrders = true
 	switch v := ordersVer(found); {
 	case v < c.floor, v == c.floor && v != 0 && v == ordersVer(n.orders) && rev != c.rev:
-		n.storeLost() // orders that were seen are not there any more
+		n.storeLost() // orders that were seen are lost
 	case found != nil:
 		n.sawOrders(found, rev)
 	}
@@ -43,7 +44,7 @@ func ordersVer(o *record.Orders) uint64 {
 func (n *Node) sawOrders(o *record.Orders, rev Rev) {
 	if o.Ver <= ordersVer(n.orders) {
 		if rev != n.ordersCell.rev {
-			n.ordersCell.ask() // late, or another write of that version: look
+			n.ordersCell.ask() // stale, or another write of that version: read them
 		}
 		return
 	}

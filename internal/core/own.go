@@ -7,42 +7,43 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// own is what a session knows of its own record. At most one call on it is
-// under way.
+// own is a session's knowledge of its own record. At most one call on it is in
+// flight.
 type own struct {
-	state   record.MemberState // what the record is to say
-	rev     Rev                // of the newest version known to be mine
-	seq     uint64             // newest used
-	known   uint64             // highest known to have been in the store
-	sent    []beat             // sends that may be in the store, oldest first
-	lease   Time               // ownerships are trusted until then
+	state   record.MemberState // the state that the next write tells
+	rev     Rev                // of the version that the next write replaces; 0 if there is none
+	seq     uint64             // newest sequence number used
+	known   uint64             // highest sequence number confirmed; 0 before the first
+	sent    []beat             // heartbeats that may be in the store, oldest first
+	lease   Time               // its end: ownerships are trusted until then
 	flight  Verb
 	put     *record.Member // the newest record sent
-	reread  bool           // outcome unknown or doubted: read back before writing
-	dirty   bool           // the record says something that is no longer so
-	missing bool           // not found once already
+	reread  bool           // outcome unknown, or record in doubt: read before writing
+	dirty   bool           // the record is stale: write it before the next heartbeat is due
+	missing bool           // the record was not found once already
 	due     Time           // next heartbeat
-	wait    Time           // not before: a failed call is tried again a little later
+	wait    Time           // back-off after a failed call
 }
 
-// A beat is one heartbeat: the clock is noted before it is sent, for that is
-// the only instant at which the store cannot have seen it yet.
+// A beat is one heartbeat. Its instant is noted before it is sent: the store cannot
+// have had it earlier, so no observer counts from an earlier instant.
 type beat struct {
 	seq uint64
 	at  Time
 }
 
-// forgetSends: no lease may count from what was sent so far.
+// forgetSends makes sure that no heartbeat sent so far extends the lease.
 func (o *own) forgetSends() {
 	for i := range o.sent {
 		o.sent[i].at = longAgo
 	}
 }
 
-// longAgo is so early that every lease from then on is over.
+// longAgo is so early that every lease that counts from it is over.
 const longAgo Time = -1 << 62
 
-// beat writes the own record when it is due, changed or in doubt.
+// beat writes the own record when it is due or stale, and reads it when it is in
+// doubt.
 func (n *Node) beat() {
 	o := &n.own
 	if n.ended || o.flight != NoVerb {
@@ -50,7 +51,7 @@ func (n *Node) beat() {
 	}
 	over := o.state == record.Left
 	if n.cause != NotEnded && (!over || n.bump) {
-		return // nothing more to say until all has stopped, and a loss is written down
+		return // no write before everything has stopped and a new incarnation, if due, is written
 	}
 	if !o.dirty && !o.reread && (over || !n.reached(o.due)) || !n.reached(o.wait) {
 		return
@@ -74,12 +75,13 @@ func (n *Node) beat() {
 
 func (n *Node) myKey() Key { return Key{MemberCell, n.cfg.Session} }
 
-// mostCauses is how many partitions given up are told with their cause. A broker
-// that is down makes a member give up all it has: with a text for each, the
-// record would not fit, and a heartbeat that cannot be written costs the lease.
+// mostCauses is how many of the partitions given up are reported with their cause.
+// When its broker is down, a member gives up all its partitions: with a text for
+// each, the record would not fit, and a heartbeat that cannot be written costs the
+// lease.
 const mostCauses = 100
 
-// compose makes the record that tells the truth now.
+// compose makes the record that describes the present state.
 func (n *Node) compose() *record.Member {
 	m := &record.Member{}
 	if n.cfg.Self != nil {
@@ -115,7 +117,8 @@ func (n *Node) tookPut(ev *Event) {
 	o := &n.own
 	o.flight = NoVerb
 	if ev.Outcome != OK {
-		// Maybe it is there all the same; maybe someone declared us dead.
+		// The write may be in the store all the same, or another member has declared
+		// this one dead: read it back.
 		o.reread, o.dirty = true, true
 		return
 	}
@@ -136,8 +139,9 @@ func (n *Node) confirmed(b beat, m *record.Member, rev Rev) {
 	n.sawPeer(m, rev, false)
 }
 
-// credit extends the lease by a heartbeat known to be in the store: from its
-// sending, never from the answer, for the store may have had it that long.
+// credit extends the lease by a heartbeat known to be in the store. The lease
+// counts from the sending, never from the answer: the store may have had the
+// heartbeat for that long.
 func (n *Node) credit(b beat) {
 	o := &n.own
 	o.known = max(o.known, b.seq)
@@ -158,9 +162,7 @@ func (n *Node) credit(b beat) {
 	o.lease = max(o.lease, from.Add(n.cfg.Lease))
 }
 
-// tookGet takes what was read back of the own record. It is fine only if it is
-// alive and one that this session sent; the lease counts from the sending of
-// that one. Anything else means that somebody ended this session.
+// tookGet takes the answer to a read of the own record.
 func (n *Node) tookGet(ev *Event) {
 	o := &n.own
 	o.flight = NoVerb
@@ -175,6 +177,10 @@ func (n *Node) tookGet(ev *Event) {
 	}
 }
 
+// readBack takes the own record as it was read. The session goes on only if that
+// record is alive and one that this session sent; the lease then counts from the
+// sending of that one. A number lower than one that was confirmed means that the
+// store lost a write. Any other record means that somebody else ended this session.
 func (n *Node) readBack(e *Entry) {
 	o, m := &n.own, e.Member
 	// incarnation-after-loss: see storeLost.
@@ -189,7 +195,7 @@ func (n *Node) readBack(e *Entry) {
 	case m.State == record.Left && i >= 0:
 		n.leftFor(ByLeave)
 	case m.State == record.Evicted:
-		o.rev = e.Rev // so that LEFT can be said once all is stopped
+		o.rev = e.Rev // so that LEFT can be written over the eviction once everything has stopped
 		n.end(ByFence)
 	case !alive || i < 0:
 		o.rev = 0
@@ -207,14 +213,14 @@ func (n *Node) readBack(e *Entry) {
 		o.rev = e.Rev
 		n.confirmed(found, m, e.Rev)
 		o.dirty = m.Seq != newest.seq || n.stale(m)
-		if m.Seq != newest.seq {
+		if m.Seq != newest.seq { // the newest heartbeat failed: back-off
 			o.wait = n.now.Add(n.cfg.Retry)
 		}
 	}
 }
 
-// stale tells whether record m no longer says what is so. It needs not ask for the
-// incarnation, which is acknowledged with the first plan and never changes.
+// stale tells whether record m differs from the present state. The incarnation is
+// not compared: a session acknowledges it with its first plan and keeps it.
 func (n *Node) stale(m *record.Member) bool {
 	c := n.compose()
 	return c.State != m.State || c.AckGen != m.AckGen ||
@@ -222,8 +228,10 @@ func (n *Node) stale(m *record.Member) bool {
 		!slices.Equal(c.GaveUp, m.GaveUp)
 }
 
-// recordGone: a record that was there and is not found twice has been deleted.
-// It is never written anew: others may have drawn conclusions from its end.
+// recordGone handles a read that found no record. A record that was there and is
+// not found twice has been deleted. It is never written anew: others may have drawn
+// conclusions from its end. A first record that was never confirmed is written
+// again.
 func (n *Node) recordGone() {
 	o := &n.own
 	// deleted-stays-deleted: A session whose record was deleted ends, and never writes the
@@ -245,8 +253,8 @@ func (n *Node) recordGone() {
 	o.wait = n.now.Add(n.cfg.Retry)
 }
 
-// keepLease stops everything before the lease ends, and gives up hope when it
-// does not come back.
+// keepLease stops everything before the lease ends, resumes when the lease is back,
+// and ends the session when it does not come back.
 func (n *Node) keepLease() {
 	// self-stop: A member whose lease is not renewed stops everything before the lease
 	// ends.
@@ -284,7 +292,7 @@ func (n *Node) keepLease() {
 	if n.cause == NotEnded && !rule.OrphanEndsItself.Off() {
 		from := lease
 		if n.own.known == 0 {
-			from = n.born.Add(n.cfg.Lease) // never had one: hope a little longer
+			from = n.born.Add(n.cfg.Lease) // it never had a lease: allow one more for the first
 		}
 		if n.reached(from.Add(n.cfg.Orphan)) {
 			n.end(ByOrphan)
@@ -292,9 +300,9 @@ func (n *Node) keepLease() {
 	}
 }
 
-// abort is the last resort: a handler outlives the lease, or the drain time. An
-// abort may return, because the handler has ended after all; what overstays
-// after that, or still does, is aborted again.
+// abort is the last resort against a handler that outlives the lease or the stop
+// time. An abort may return, because the handler has ended after all; it is
+// repeated as long as any handler overstays.
 func (n *Node) abort() {
 	if n.reached(n.abortAt) {
 		n.abortAt = n.now.Add(n.cfg.Margin)

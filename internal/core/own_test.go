@@ -9,9 +9,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-var q0 = record.MakeToken(7, 1) // the token of what runs(t) runs
+var q0 = record.MakeToken(7, 1) // the token of the partition that runs(t) runs
 
-// answers ends the oldest call on the plan.
+// answers answers the oldest call on the plan.
 func (l *lone) answers(o core.Outcome, p *record.Plan) core.Action {
 	l.t.Helper()
 	i := slices.IndexFunc(l.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell })
@@ -67,15 +67,16 @@ func (l *lone) ends() (n int) {
 	return n
 }
 
-// A group's first incarnation is the wall clock, also if no answer told it: one
-// that was lost with the store had a lower number.
+// A group's first incarnation is the wall clock, even if no answer told it: an
+// incarnation that was lost with the store has a lower number.
 func TestFirstIncarnationIsTheWallClock(t *testing.T) {
 	if p := newLeader().plan(); p == nil || p.Incarnation != 7 {
 		t.Errorf("the first plan is %+v", p)
 	}
 }
 
-// A deputy's watch shows it everybody. It lists them now and then, not at once.
+// The watch of a deputy shows all members. The deputy lists them every PollList,
+// not at once.
 func TestDeputyListsNowAndThen(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.show(true, member(1, "c1", 1))
@@ -88,7 +89,8 @@ func TestDeputyListsNowAndThen(t *testing.T) {
 	d.want(core.List, core.MemberCell, 0)
 }
 
-// It tells that it has joined once its record is in the store, and once.
+// A session reports that it has joined when its record is in the store, and only
+// once.
 func TestJoinsOnce(t *testing.T) {
 	l := newLone(t, nil)
 	l.ask(l.noted(core.NoteJoined), "it does not tell that it has joined")
@@ -97,8 +99,8 @@ func TestJoinsOnce(t *testing.T) {
 	l.ask(!l.noted(core.NoteJoined), "it joins again")
 }
 
-// A record that could not be written before the session has joined is written a
-// little later, as often as it takes: nothing has been deleted.
+// A record that could not be written before the session has joined is retried after
+// a back-off, as often as it takes: it was not deleted.
 func TestJoinsAtLast(t *testing.T) {
 	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Era: 7}
 	l := &lone{victim: &victim{t: t, n: core.New(cfg), now: core.Time(time.Hour), shown: map[string]bool{}}}
@@ -116,8 +118,8 @@ func TestJoinsAtLast(t *testing.T) {
 	l.ask(l.noted(core.NoteJoined), "it does not tell that it has joined")
 }
 
-// The number of an obituary is higher than that of any heartbeat: whoever has seen
-// the last one would take it for late.
+// The sequence number of an obituary is higher than that of any heartbeat:
+// otherwise an observer of the last heartbeat would take the obituary for stale.
 func TestObituaryIsTheNewest(t *testing.T) {
 	l := runs(t)
 	l.waits(2 * time.Second)
@@ -127,8 +129,8 @@ func TestObituaryIsTheNewest(t *testing.T) {
 	}
 }
 
-// What is due is done at that instant, whatever comes in then; and what came in is
-// acted upon, whatever else came in with it.
+// A due action is done in time, whatever event comes in then; and each event of a
+// batch is acted upon, whatever the others are.
 func TestPlainHeartbeatHidesNothing(t *testing.T) {
 	l := runs(t)
 	l.takes(beats(1))
@@ -140,7 +142,7 @@ func TestPlainHeartbeatHidesNothing(t *testing.T) {
 	l.ask(l.record() != nil && len(l.record().GaveUp) == 1, "it does not tell that it gave q0 up")
 }
 
-// Whoever has left does nothing more, and wants no tick.
+// A session that has left does nothing more, and wants no tick.
 func TestLeftIsTheLastWord(t *testing.T) {
 	l := idle(t)
 	l.takes(core.Event{Kind: core.Leave})
@@ -163,7 +165,7 @@ func TestAloneStopsAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody waits for an answer to rows that nothing is to be done about.
+// Rows under a hold need no acknowledgement at once: nobody waits for it.
 func TestRowsUnderAHoldAreNoNews(t *testing.T) {
 	l := newLone(t, nil)
 	l.takes(names("q0"))
@@ -173,8 +175,8 @@ func TestRowsUnderAHoldAreNoNews(t *testing.T) {
 	l.ask(!l.did(core.DoStart) && l.record() == nil, "it starts, or tells that it has seen the plan")
 }
 
-// A revoke is acknowledged at once, also of what does not run, and whatever else
-// the plan says of this session's rows.
+// A revoke is acknowledged at once, even of a partition that does not run, and
+// whatever the plan says of this session's other rows.
 func TestEveryRevokeIsAnswered(t *testing.T) {
 	row := func(s record.RowState, rev uint64) record.Row {
 		return record.Row{State: s, Owner: me, Token: q0, Rev: rev}
@@ -200,7 +202,8 @@ func TestEveryRevokeIsAnswered(t *testing.T) {
 	l.ask(l.record() != nil && l.record().AckGen == 2 && len(l.record().GaveUp) == 1, "it does not acknowledge the revoke beside what it gave up")
 }
 
-// What was given up and is taken away is given up no more.
+// A partition that was given up, and that the plan has taken away, is not reported
+// as given up any more.
 func TestTakenIsNotGivenUp(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.GivenUp, Token: q0, Text: "no broker"})
@@ -222,8 +225,8 @@ func TestEndingAppliesNothing(t *testing.T) {
 	l.ask(m != nil && m.State == record.Left && m.AckGen == 1, "it should say LEFT, and acknowledge plan 1")
 }
 
-// A row that is granted anew is another ownership: what runs under the old token is
-// stopped, and told to be stopping, before it is started under the new one.
+// A row that is granted anew is another ownership: the run under the old token is
+// stopped, and reported as stopping, before one under the new token is started.
 func TestNewTokenIsANewRun(t *testing.T) {
 	l := runs(t)
 	l.takes(shows(aPlan(2, 2, record.Owned, 2, 1)))
@@ -234,8 +237,8 @@ func TestNewTokenIsANewRun(t *testing.T) {
 	l.ask(l.did(core.DoStart), "it does not start q0 again")
 }
 
-// What is revoked may drain for a while. Shortly before that is over it is
-// cancelled, once; what ignores that is aborted.
+// A revoked partition has the stop time. Shortly before its end the run is
+// cancelled, once; a handler that ignores that is aborted.
 func TestDrainIsBounded(t *testing.T) {
 	l := newLone(t, func(c *core.Config) { c.StopTime = 2 * time.Second })
 	l.takes(names("q0"))
@@ -254,8 +257,8 @@ func TestDrainIsBounded(t *testing.T) {
 	l.ask(!l.did(core.DoCancel) && l.did(core.DoAbort), "it does not abort")
 }
 
-// A lease that ends cancels everything: that drains then, and has its time for it.
-// The session resumes when the lease is back and everything has stopped.
+// The end of a lease cancels every run, and each has its time to stop. The session
+// resumes when the lease is back and everything has stopped.
 func TestPauseLastsUntilAllHasStopped(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.Jumped, CountsSuspend: true})
@@ -267,8 +270,8 @@ func TestPauseLastsUntilAllHasStopped(t *testing.T) {
 	l.ask(l.noted(core.NoteLapsed) && l.noted(core.NoteResumed), "it does not resume")
 }
 
-// A leaver that runs nothing of what it owns gives the plan the same time to take
-// it as any other, before it closes its source.
+// A leaver that owns partitions and runs none of them gives the plan the same time
+// to take them as any other, before it closes its source.
 func TestLeaverWaitsForItsRows(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.GivenUp, Token: q0, Text: "no broker"})
@@ -280,8 +283,8 @@ func TestLeaverWaitsForItsRows(t *testing.T) {
 	l.ask(l.did(core.DoClose), "it waits for ever")
 }
 
-// A heartbeat whose outcome was unknown is in the store. Another is sent at once if
-// something has changed since it was sent, and when it is due if nothing has.
+// A heartbeat with unknown outcome is in the store. The next one is sent at once if
+// something has changed since it was sent, otherwise when it is due.
 func TestReadBackIsWrittenAgainIfStale(t *testing.T) {
 	next := aPlan(2, 2, record.Owned, 1, 1)
 	next.Rows[0].Rev = 1
@@ -309,8 +312,8 @@ func TestReadBackIsWrittenAgainIfStale(t *testing.T) {
 	}
 }
 
-// A heartbeat whose outcome was unknown is not in the store, but the one before:
-// another is sent, a little later.
+// A heartbeat with unknown outcome is not in the store, but the one before it is:
+// the next one is sent after a back-off.
 func TestLostHeartbeatIsSentAgain(t *testing.T) {
 	l := runs(t)
 	l.waits(2 * time.Second)
@@ -324,8 +327,8 @@ func TestLostHeartbeatIsSentAgain(t *testing.T) {
 	l.ask(l.record() != nil && l.record().Seq > second.Member.Seq, "it does not write again")
 }
 
-// A session whose own record has gone backwards makes a new incarnation of the
-// plan, and then says LEFT over what it found.
+// A session whose own record has gone back to an earlier version begins a new
+// incarnation of the plan, and then writes LEFT over the record that it found.
 func TestLeftAfterALoss(t *testing.T) {
 	l := idle(t)
 	l.waits(2 * time.Second)
@@ -344,7 +347,7 @@ func TestLeftAfterALoss(t *testing.T) {
 	l.ask(put.Member.State == record.Left && put.Prev == old.Rev, "it does not say LEFT over what it found")
 }
 
-// A record that is gone is never written anew, not even to say LEFT.
+// A deleted record is never written anew, not even to say LEFT.
 func TestGoneIsTheEnd(t *testing.T) {
 	l := idle(t)
 	l.waits(2 * time.Second)
@@ -356,8 +359,9 @@ func TestGoneIsTheEnd(t *testing.T) {
 	l.over(core.ByFence)
 }
 
-// Whoever was evicted says LEFT once everything has stopped, over the eviction,
-// whatever a watch has shown in the meantime; and is over when that is written.
+// A session that was evicted says LEFT once everything has stopped, over the
+// eviction, whatever a watch has shown meanwhile; when that is written, the session
+// is over.
 func TestEvictedSaysLeft(t *testing.T) {
 	l, e := evicted(t)
 	l.takes(core.Event{Kind: core.Seen, Entries: []core.Entry{e}})
@@ -371,8 +375,8 @@ func TestEvictedSaysLeft(t *testing.T) {
 	l.over(core.ByFence)
 }
 
-// One try to say so is enough, for the group waits for the lease in any case; and
-// it does not wait longer than a lease for what becomes of it.
+// One try to say LEFT is enough, since the group waits for the lease in any case;
+// and the session waits no longer than a lease for the outcome.
 func TestEvictedTriesOnce(t *testing.T) {
 	l, _ := evicted(t)
 	l.takes(core.Event{Kind: core.Stopped, Token: q0})
@@ -389,8 +393,8 @@ func TestEvictedTriesOnce(t *testing.T) {
 	l.over(core.ByFence)
 }
 
-// What its own record is like does not matter any more to a session that ends for
-// another cause: it says LEFT at once.
+// A session that is ending for another cause no longer cares about its own record:
+// it says LEFT at once.
 func TestLeftDoesNotWaitForARetry(t *testing.T) {
 	l := idle(t)
 	l.waits(2 * time.Second)
@@ -402,7 +406,7 @@ func TestLeftDoesNotWaitForARetry(t *testing.T) {
 	l.ask(l.record() != nil && l.record().State == record.Left, "it does not say LEFT")
 }
 
-// A leaver that was evicted in the instant in which it said LEFT says so again,
+// A leaver that was evicted at the instant at which it said LEFT says it again,
 // over the eviction.
 func TestLeaverEvictedAtTheEnd(t *testing.T) {
 	l := idle(t)
@@ -416,7 +420,7 @@ func TestLeaverEvictedAtTheEnd(t *testing.T) {
 	l.ask(put.Member.State == record.Left && put.Prev == e.Rev, "it does not say LEFT over the eviction")
 }
 
-// A leaver that loses hope while it tries to say LEFT ends once.
+// A leaver that becomes an orphan while it tries to say LEFT ends once.
 func TestOrphanedLeaverEndsOnce(t *testing.T) {
 	l := newLone(t, func(c *core.Config) { c.Orphan = 2 * time.Second })
 	ends := 0
@@ -443,8 +447,8 @@ func TestOrphanedLeaverEndsOnce(t *testing.T) {
 	l.over(core.ByOrphan)
 }
 
-// A member whose heartbeats are few for its lease is suspected earlier: when just
-// B is left until it may be declared dead.
+// A member with few heartbeats per lease is a suspect earlier: when B remains until
+// it may be declared dead.
 func TestSuspectBeforeItsLeaseEnds(t *testing.T) {
 	const o = 2080 * time.Millisecond // W − B = 5.2 s − 3.12 s
 	slow := func(seq uint64) *record.Member {
@@ -471,8 +475,8 @@ func TestSuspectBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// A session that has long been there knows no more than it did after a minute: it
-// does not keep its heartbeats.
+// The memory of a session does not grow with its age: it does not keep its
+// heartbeats.
 func TestHeartbeatsAreForgotten(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"})
 	size := func() int { return len((&core.Ranks{}).Append(nil, l.n.Shape(l.now))) }
@@ -484,8 +488,8 @@ func TestHeartbeatsAreForgotten(t *testing.T) {
 	}
 }
 
-// A roster that is found to be lost while the hold ends is asked for again: without
-// a hold the loss concerns everybody.
+// A roster that is found to be lost while the hold ends is read again: without a
+// hold the loss concerns every session.
 func TestRosterLostAsTheHoldEnds(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Hold: true}, nil)
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})

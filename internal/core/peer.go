@@ -7,29 +7,29 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// A peer is what this node knows of one member's record, its own included.
+// A peer is this node's knowledge of one member's record, its own included.
 type peer struct {
 	session record.Session
-	rec     *record.Member // nil: known to be absent
+	rec     *record.Member // nil: not read yet, or absent
 	rev     Rev            // of rec
 	at      Time           // when this very version was first seen here
-	first   Time           // when any version was
+	first   Time           // when the session was first heard of
 	heard   bool           // it was seen to change, or to be created: its age is known
-	flight  Verb           // a call on the record: Get, Delete, or Put
-	put     *record.Member // Dead or Evicted, while a Put is under way
+	flight  Verb           // the call in flight on the record: Get, Delete or Put
+	put     *record.Member // the record that the Put in flight writes: Dead or Evicted
 	reread  bool
-	floor   uint64 // sequence number known when the Get under way was sent
-	state   uint8  // and how far it was in its life
+	floor   uint64 // sequence number known when the Get in flight was sent
+	state   uint8  // rank of the state known then
 	wait    Time
 	ended   Time    // when it was first seen to have ended; Never before
-	planned bool    // the plan names it as a member (so derived from the plan)
-	line    int32   // its place in the plan being drafted; means nothing between steps
-	noticed noticed // what of it was taken as news
+	planned bool    // the plan names it as a member (derived from the plan)
+	line    int32   // its index in the plan being drafted; meaningless between steps
+	noticed noticed // its last state that was taken as news
 	proof   bool    // the kernel proved its death
 	absent  bool    // a linearizable read did not find it
 }
 
-// noticed is the last state of a peer that the leader has taken notice of.
+// noticed is the last state of a peer that a leader or deputy has taken notice of.
 type noticed uint8
 
 const (
@@ -52,7 +52,8 @@ func (p *peer) over() bool {
 }
 
 func (n *Node) findPeer(s record.Session) (int, bool) {
-	// By hand: a peer is too large to be copied for every comparison.
+	// Not slices.BinarySearchFunc, which would copy a whole peer for every
+	// comparison.
 	lo, hi := 0, len(n.peers)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -65,7 +66,7 @@ func (n *Node) findPeer(s record.Session) (int, bool) {
 	return lo, lo < len(n.peers) && n.peers[lo].session == s
 }
 
-// peer returns what is known of s, or nil. The pointer is good until the next
+// peer returns the peer of session s, or nil. The pointer is valid until the next
 // peer is added or dropped.
 func (n *Node) peer(s record.Session) *peer {
 	if i, ok := n.findPeer(s); ok {
@@ -83,9 +84,9 @@ func (n *Node) addPeer(s record.Session) *peer {
 	return &n.peers[i]
 }
 
-// sawPeer takes a version of a member's record; created says that a watch in
-// progress showed it for the first time, so it is as young as it looks. It
-// returns whether anything but the sequence number changed.
+// sawPeer takes a version of a member's record. With created, a watch in progress
+// showed it: if it is the first version seen here, the record has just been
+// created. It returns whether anything but the sequence number changed.
 func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	i, known := n.findPeer(m.Session)
 	if known && n.peers[i].rev == rev && n.peers[i].rec != nil {
@@ -94,7 +95,7 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	p := n.addPeer(m.Session)
 	was := p.rec
 	if was != nil && stalePeer(m, was) {
-		p.reread = true // late, or the store has lost the newer one: look
+		p.reread = true // stale, or the store has lost the newer one: read it
 		return true
 	}
 	if was != nil && cameBack(rank(m.State), rank(was.State)) {
@@ -110,15 +111,15 @@ func (n *Node) sawPeer(m *record.Member, rev Rev, created bool) bool {
 	return was == nil || !sameButSeq(was, m)
 }
 
-// stalePeer tells whether m is an older version than known. A member's own
-// sequence number grows with each of its writes, and nobody but it goes back to
-// an earlier state of life.
+// stalePeer tells whether m is an older version than known. A member's own writes
+// raise the sequence number; writes of others keep the number and raise the rank of
+// the state.
 func stalePeer(m, known *record.Member) bool {
 	return m.Seq < known.Seq || m.Seq == known.Seq && rank(m.State) < rank(known.State)
 }
 
-// cameBack: nobody comes back from an eviction or from the dead, unless the store
-// forgot.
+// cameBack tells whether a record went back to an earlier rank. No member comes
+// back from an eviction or from death, unless the store lost the write.
 func cameBack(now, was uint8) bool {
 	// no-way-back-from-eviction: An evicted member that beats again proves that the store
 	// lost the eviction.
@@ -127,20 +128,23 @@ func cameBack(now, was uint8) bool {
 	return now < was && !(rule.NoWayBackFromEviction.Off() && was == rank(record.Evicted))
 }
 
+// rank orders states by how far a session is in its life. It never goes down.
 func rank(s record.MemberState) uint8 {
 	return [...]uint8{record.Live: 0, record.Leaving: 0, record.Evicted: 1, record.Left: 2, record.Dead: 2}[s]
 }
 
-// sameButSeq needs not ask for the incarnation, which a session acknowledges with
-// its first plan and keeps, nor for the proof, which comes with the death.
+// sameButSeq tells whether two versions say the same but for the sequence number.
+// It does not compare the incarnation, which a session acknowledges with its first
+// plan and keeps, nor the proof, which comes with the death.
 func sameButSeq(a, b *record.Member) bool {
 	return a.State == b.State && a.AckGen == b.AckGen && slices.Equal(a.Stopping, b.Stopping) &&
 		slices.Equal(a.Starting, b.Starting) && slices.Equal(a.GaveUp, b.GaveUp)
 }
 
 // watchOut decides whose records to watch. The leader and the next two in line
-// watch everybody, so that when the leader and another die together the next
-// leader already knows the other's silence: one lease, not two.
+// watch everybody, so that when the leader and another member die together, the
+// next leader has already counted the silence of the other: one lease passes, not
+// two.
 func (n *Node) watchOut() {
 	if n.plan == nil {
 		return
@@ -154,7 +158,7 @@ func (n *Node) watchOut() {
 		if n.reached(n.listPoll) {
 			n.list.want = true
 			n.listPoll = n.now.Add(n.cfg.PollList)
-			n.reached(n.listPoll)
+			n.reached(n.listPoll) // asks for a Tick then
 		}
 	} else {
 		w.Leader = n.plan.Leader
@@ -167,7 +171,8 @@ func (n *Node) watchOut() {
 	}
 }
 
-// deputy: one of the two after the leader in the plan's line.
+// deputy tells whether this node is one of the two after the leader in the plan's
+// line.
 func (n *Node) deputy() bool {
 	// deputies-watch-everybody: The two members after the leader in line watch everybody.
 	// Without it: C1, which leads, and C2 die together. C3 leads and begins only then to
@@ -187,14 +192,14 @@ func (n *Node) deputy() bool {
 	return false
 }
 
-// minds tells whether the peer's silence concerns this node.
+// minds tells whether this node has to act on the peer's silence or death.
 func (n *Node) minds(p *peer) bool {
 	return p.session != n.cfg.Session && (n.watch.All || p.session == n.plan.Leader || p.proof)
 }
 
-// refreshPeers reads the records that a watch should have shown by now, and
-// those whose version was lost in a conflict. Watches do miss: a quiet one
-// proves nothing.
+// refreshPeers reads the records of peers whose heartbeat is late and of those in
+// doubt, and declares peers dead whose death is proven. Watches miss changes: a
+// quiet watch proves nothing.
 func (n *Node) refreshPeers() {
 	if n.plan == nil || n.cause != NotEnded {
 		return
@@ -239,14 +244,14 @@ func (n *Node) tookPeer(ev *Event) bool {
 		// Without it: The store loses the eviction of C2. C1, which wrote it, goes on as if
 		// C2 were evicted, and C2 as if it were not.
 		if m := ev.Entries[0].Member; m.Seq < p.floor || cameBack(rank(m.State), p.state) && !rule.LostEvictionIsNoticed.Off() {
-			n.storeLost() // more had been written than the store now has
+			n.storeLost() // the store had a newer version
 			return true
 		}
 		n.sawPeer(ev.Entries[0].Member, ev.Entries[0].Rev, false)
 	case verb == Get && ev.Outcome == NotFound:
 		p.reread, p.wait = false, n.now.Add(n.cfg.Heartbeat)
 		if p.floor == 0 && p.rec != nil {
-			p.reread, p.wait = true, n.now // it was asked for before it was there
+			p.reread, p.wait = true, n.now // created after this read was sent: read again
 		} else {
 			n.peerAbsent(p)
 		}
@@ -260,7 +265,7 @@ func (n *Node) tookPeer(ev *Event) bool {
 		n.do(Action{Do: DoNote, Note: note, Who: m.Session})
 	case verb == Delete && ev.Outcome == OK:
 		n.dropPeer(ev.Key.Session)
-	default: // a conflict, or nobody knows: see what is there
+	default: // a conflict or an unknown outcome: read the record
 		p.reread, p.wait = true, n.now
 		if ev.Outcome == Unknown {
 			p.wait = n.now.Add(n.cfg.Retry)
@@ -269,8 +274,8 @@ func (n *Node) tookPeer(ev *Event) bool {
 	return true
 }
 
-// declare writes that p is dead or evicted, over the very version seen: if it
-// has changed meanwhile, it lives, and the write fails.
+// declare writes that p is dead or evicted, over the very version seen. If p has
+// written a heartbeat meanwhile, it is alive, and the write conflicts.
 func (n *Node) declare(p *peer, s record.MemberState) {
 	m := *p.rec
 	m.State, m.Proof = s, s == record.Dead && p.proof
@@ -283,8 +288,9 @@ func (n *Node) declare(p *peer, s record.MemberState) {
 	n.do(Action{Do: DoCall, Verb: Put, Key: Key{MemberCell, p.session}, Prev: p.rev, Member: p.put})
 }
 
-// expired tells whether p has been silent for W: nobody's lease lasts that long.
-// The lease in question is the one in its record, not the observer's.
+// expired tells whether p may be declared dead: its death is proven, or p has been
+// silent for W, which no lease outlasts. W follows from the lease in p's own
+// record, not from the observer's.
 func (n *Node) expired(p *peer) bool {
 	if p.rec == nil || p.rec.State.Ended() {
 		return false
@@ -311,8 +317,8 @@ func (n *Node) expired(p *peer) bool {
 	return n.reached(p.at.Add(w))
 }
 
-// peerAbsent: a linearizable read did not find the record. Absence frees
-// nothing by itself; what follows depends on who is missing.
+// peerAbsent notes that a linearizable read did not find the record. Absence frees
+// nothing by itself: vacated and ownersAbsent decide what follows.
 func (n *Node) peerAbsent(p *peer) {
 	if !n.named(p.session) {
 		n.dropPeer(p.session)
@@ -321,14 +327,14 @@ func (n *Node) peerAbsent(p *peer) {
 	p.rec, p.absent = nil, true
 }
 
-// dropPeer forgets a peer: never this node itself.
+// dropPeer forgets a peer. It is never called for this node itself.
 func (n *Node) dropPeer(s record.Session) {
 	i, _ := n.findPeer(s)
 	n.peers = slices.Delete(n.peers, i, i+1)
 }
 
-// named tells whether the plan still speaks of s. Rows are meant for members only,
-// so only their owners can be others.
+// named tells whether the plan names s as leader, member or owner. Rows are meant
+// for members only, so their targets need no look.
 func (n *Node) named(s record.Session) bool {
 	if n.plan.Leader == s || slices.Contains(n.plan.Members, s) {
 		return true

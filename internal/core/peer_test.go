@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// A desk is one node and the world around it, played by hand. What the node says
-// of itself arrives at once; its other calls lie on the desk until a test answers
+// A desk is one node and the world around it, played by hand. Writes of the node's
+// own record succeed at once; its other calls lie on the desk until a test answers
 // them.
 type desk struct {
 	t     *testing.T
@@ -19,8 +19,8 @@ type desk struct {
 	rev   core.Rev
 	calls []core.Action
 	notes []core.Note
-	told  []core.Action // the notes, with all they say
-	mute  bool          // what it says of itself lies on the desk, too
+	told  []core.Action // the notes, with all their fields
+	mute  bool          // writes of its own record lie on the desk, too
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	beat = 2 * time.Second
 )
 
-// newDesk seats session me in a group with this plan.
+// newDesk makes a desk for session me, which has joined a group with this plan.
 func newDesk(t *testing.T, me record.Session, p *record.Plan, tune func(*core.Config)) *desk {
 	t.Helper()
 	cfg := &core.Config{Session: me, Name: "me", Timing: core.DefaultTiming(), Era: inc}
@@ -112,7 +112,8 @@ func (d *desk) answer(v core.Verb, c core.Cell, s record.Session, o core.Outcome
 	return a
 }
 
-// show lets the watch show records; of a first batch nobody knows the age.
+// show lets the watch show records; the age of a record in a first batch is
+// unknown.
 func (d *desk) show(first bool, ms ...*record.Member) {
 	ev := core.Event{Kind: core.Seen, First: first, AllMembers: first}
 	for _, m := range ms {
@@ -130,7 +131,7 @@ func member(s record.Session, name string, seq uint64) *record.Member {
 	return &record.Member{Session: s, Name: name, State: record.Live, Seq: seq, Lease: 5 * time.Second, Beat: beat}
 }
 
-// lead answers what a new leader asks, with these members beside itself.
+// lead answers the calls of a new leader, with these members beside itself.
 func (d *desk) lead(parts int, o *record.Orders, ms ...*record.Member) {
 	d.t.Helper()
 	r := &record.Roster{Ver: 1}
@@ -158,8 +159,8 @@ func owned(s record.Session) record.Row {
 	return record.Row{State: record.Owned, Owner: s, Token: record.MakeToken(inc, 1), Rev: 5}
 }
 
-// Who stands far back in line waits for those ahead, and then by its hash, so that
-// many who stand there do not all ask at once.
+// A member far back in line waits for those ahead of it and then by its hash, so
+// that many such members do not all act at once.
 func TestPlaceInLine(t *testing.T) {
 	for _, c := range []struct {
 		me   record.Session
@@ -177,7 +178,7 @@ func TestPlaceInLine(t *testing.T) {
 			if _, ok := d.call(core.Put, core.MemberCell, 1); ok {
 				break
 			}
-			if _, ok := d.call(core.Get, core.MemberCell, 1); ok { // it looks, and finds it silent
+			if _, ok := d.call(core.Get, core.MemberCell, 1); ok { // it reads the record, which has not changed
 				d.step(core.Event{Kind: core.Answer, Verb: core.Get, Key: last.Key, Entries: []core.Entry{last}})
 				continue
 			}
@@ -189,8 +190,8 @@ func TestPlaceInLine(t *testing.T) {
 	}
 }
 
-// The records of others are the affair of the leader and of those next in line.
-// Whoever has a proof of a death acts on it all the same.
+// Only the leader and its deputies act on the silence of other members. A member
+// that has a proof of a death acts on it in any case.
 func TestMindsOwnBusiness(t *testing.T) {
 	d := newDesk(t, 6, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4, 5, 6}}, nil)
 	d.show(false, member(1, "c1", 3), member(4, "c4", 1))
@@ -207,7 +208,7 @@ func TestMindsOwnBusiness(t *testing.T) {
 }
 
 // A process dies just after its start. The proof comes before its record is in the
-// store; the record comes while it is being read.
+// store; the record arrives while a read of it is in flight.
 func TestProofBeforeTheRecord(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -223,7 +224,7 @@ func TestProofBeforeTheRecord(t *testing.T) {
 	}
 }
 
-// An old record is deleted, and that is the end of it.
+// An old record is deleted once, and is not read any more.
 func TestCollectsOnce(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	left := member(2, "c2", 5)
@@ -233,7 +234,7 @@ func TestCollectsOnce(t *testing.T) {
 	if a := d.want(core.Delete, core.MemberCell, 2); a.Prev == 0 {
 		t.Error("it deletes whatever is there")
 	}
-	d.show(false, member(2, "c2", 4)) // a watch shows late what was before
+	d.show(false, member(2, "c2", 4)) // a stale version
 	d.after(0)
 	d.wantNone(core.Get, core.MemberCell, 2)
 	d.step(core.Event{Kind: core.Answer, Verb: core.Delete, Key: core.Key{Cell: core.MemberCell, Session: 2}})
@@ -246,7 +247,7 @@ func TestCollectsOnce(t *testing.T) {
 }
 
 // A new leader decides nothing before it has listed the members. A listing that
-// failed is asked for again, a moment later and once.
+// failed is retried once, after a back-off.
 func TestListsAgain(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}, nil)
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1, Entries: []record.Partition{{Name: "a"}}}})
@@ -276,8 +277,8 @@ func TestTwinsOfOneInstant(t *testing.T) {
 	}
 }
 
-// The second process of a name is held until the first is seen to beat later than
-// any heartbeat that was on its way when the second came.
+// The second session of a name is held until the first is seen to beat later than
+// any heartbeat that was in flight when the second came.
 func TestTwinIsHeldForDelta(t *testing.T) {
 	const delta = beat * 15 / 100
 	for _, c := range []struct {
@@ -296,7 +297,7 @@ func TestTwinIsHeldForDelta(t *testing.T) {
 	}
 }
 
-// Whoever has been silent for as long as O when a death is noticed is waited for.
+// A member that has been silent for O when a death is noticed is waited for.
 func TestSuspectAtO(t *testing.T) {
 	const o = 2600 * time.Millisecond // min(B, W − B) at the defaults
 	for _, c := range []struct {
@@ -318,7 +319,7 @@ func TestSuspectAtO(t *testing.T) {
 	}
 }
 
-// A record that was not there is there again: its member is one like any other.
+// A record that was absent is there again: its member is one like any other.
 func TestAbsentComesBack(t *testing.T) {
 	p := &record.Plan{Leader: 1, Members: []record.Session{1, 3}, Orders: 1, Rows: []record.Row{{Reason: record.Unplaced, Rev: 5}}}
 	d := newDesk(t, 1, p, nil)
@@ -339,7 +340,7 @@ func TestAbsentComesBack(t *testing.T) {
 	}
 }
 
-// A session that is ending, and waits for a handler, looks after nobody.
+// A session that is ending, and waits for a handler, acts on nobody's silence.
 func TestEndingMindsNobody(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(1)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -354,7 +355,8 @@ func TestEndingMindsNobody(t *testing.T) {
 	d.wantNone(core.Get, core.MemberCell, 2)
 }
 
-// What was granted long ago and does not start is stuck, and waited for no less.
+// A partition that was granted long ago and does not start is stuck, and still
+// waited for.
 func TestStuckWaits(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -367,7 +369,7 @@ func TestStuckWaits(t *testing.T) {
 	}
 }
 
-// A new leader decides nothing before it has heard of every owner.
+// A new leader decides nothing before it has read the record of every owner.
 func TestOwnersAreHeardFirst(t *testing.T) {
 	p := &record.Plan{Leader: 1, Members: []record.Session{1, 2}, Rows: []record.Row{owned(2), {Reason: record.Unplaced, Rev: 5}}}
 	d := newDesk(t, 1, p, nil)
@@ -380,8 +382,8 @@ func TestOwnersAreHeardFirst(t *testing.T) {
 	}
 }
 
-// A place is kept for a leaver that means to return, where the group has a time
-// for that; any other loses it as soon as it says that it leaves.
+// The rows of a leaver that means to return are reserved, where the group has a
+// return time; the rows of any other are not, as soon as it says that it leaves.
 func TestPlaceOfALeaver(t *testing.T) {
 	for _, c := range []struct {
 		within    time.Duration
@@ -400,8 +402,8 @@ func TestPlaceOfALeaver(t *testing.T) {
 	}
 }
 
-// A watch shows another write of the generation that is known: the store has
-// forgotten one of them. Nothing is written over it before it was read.
+// A watch shows another write of the known generation: the store has lost one of
+// the two. Nothing is written over it before the plan has been read.
 func TestAnotherWriteOfOneGeneration(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil)
@@ -415,8 +417,9 @@ func TestAnotherWriteOfOneGeneration(t *testing.T) {
 	}
 }
 
-// Without a lease nobody declares a leader dead, or claims its place: it may be
-// dead itself and not know it. Nor if the lease has ended since the claim began.
+// A session without a lease neither declares a leader dead nor claims its place: it
+// may have been declared dead itself. The same holds if the lease has ended since
+// the claim began.
 func TestNoClaimWithoutALease(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.show(true, member(1, "c1", 3))

@@ -7,14 +7,15 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// planCell is the plan's, with what is needed to judge an answer.
+// planCell is the cell of the plan, with the facts that are needed to understand an
+// answer.
 type planCell struct {
 	cell
-	put   *record.Plan // under way
-	known *record.Plan // newest plan seen when the Get under way was sent
-	doubt bool         // the last Put may or may not be there: read before writing
-	after Time         // no Put before: one that failed is not tried again at once
-	fails Time         // since when writes fail, not by conflict; Never if they do not
+	put   *record.Plan // in flight
+	known *record.Plan // newest plan seen when the Get in flight was sent
+	doubt bool         // the last Put conflicted, or its outcome is unknown: read before writing
+	after Time         // back-off: no Put before this instant
+	fails Time         // since when writes fail, conflicts apart; Never if they do not
 }
 
 // readPlanSoon asks for a linearizable read of the plan.
@@ -25,8 +26,8 @@ func older(a, b *record.Plan) int {
 	return cmp.Or(cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Gen, b.Gen))
 }
 
-// sawPlan takes a version of the plan. Watches may show old versions late and
-// twice, so what looks older is a reason to read again and nothing else.
+// sawPlan takes a version of the plan. A watch may deliver stale versions and
+// duplicates, so a version that looks older is only a reason to read the plan.
 func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 	if n.cause != NotEnded {
 		return
@@ -34,7 +35,7 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 	if n.plan == nil {
 		n.inc = p.Incarnation
 		n.adopt(p, rev)
-		n.compareServer() // it may have become another one before this session began
+		n.compareServer() // the server may have changed before this session began
 		return
 	}
 	c := older(p, n.plan)
@@ -46,7 +47,7 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 		n.adopt(p, rev)
 	// incarnation-after-loss: see storeLost.
 	case c > 0 && p.Incarnation != n.inc && !rule.IncarnationAfterLoss.Off():
-		n.end(ByStore) // somebody noticed a loss before us
+		n.end(ByStore) // another member has begun a new incarnation
 	case c > 0:
 		n.adopt(p, rev)
 	case c == 0 && p.Write == n.plan.Write:
@@ -57,7 +58,7 @@ func (n *Node) sawPlan(p *record.Plan, rev Rev) {
 	}
 }
 
-// adopt makes p the plan this node acts on.
+// adopt makes p the plan that this node acts on.
 func (n *Node) adopt(p *record.Plan, rev Rev) {
 	was := n.plan
 	if p.Leader == n.cfg.Session {
@@ -84,15 +85,17 @@ func (n *Node) adopt(p *record.Plan, rev Rev) {
 	if was == nil || was.ID != p.ID {
 		n.planned()
 	}
+	// A plan of this leader that arrives late may name an owner that was forgotten
+	// since.
 	if n.lead.ready {
 		n.askForOwners()
 	}
 	n.pollLater()
 }
 
-// pollLater: the watch may have missed a plan without knowing it. While the
-// leader's heartbeats come in they tell the newest generation, so a read now
-// and then is enough; without them it is wanted often.
+// pollLater sets the time of the next read, because a watch may miss a plan without
+// notice. While the leader's heartbeats arrive, they tell the newest generation,
+// and a rare read is enough; without them it is read every heartbeat.
 func (n *Node) pollLater() {
 	every := n.cfg.PollPlan
 	if l := n.peer(n.plan.Leader); l == nil || l.rec == nil || n.now.Sub(l.at) > gap(l.rec.Beat) {
@@ -144,8 +147,8 @@ func (n *Node) tookPlan(ev *Event) {
 	}
 }
 
-// lost tells whether p, read after known had been seen, proves that the store
-// lost known: it is older, or another write of the same generation.
+// lost tells whether p, read after known had been seen, proves that the store lost
+// known: p is older, or is another write of the same generation.
 func lost(p, known *record.Plan) bool {
 	c := older(p, known)
 	return c < 0 || c == 0 && p.Write != known.Write
@@ -163,8 +166,8 @@ func (n *Node) tookPlanPut(ev *Event) {
 			n.sawPlan(p, ev.Rev)
 		}
 	case Conflict:
-		// Somebody else wrote; or a request that was sent twice succeeded the
-		// first time. Either way, see what is there before writing again.
+		// Another member wrote, or a request that was sent twice succeeded the first
+		// time. Either way, read the plan before writing again.
 		c.put, c.fails, c.doubt = nil, Never, true
 		n.readPlanSoon()
 	default:
@@ -184,7 +187,7 @@ func (n *Node) tookPlanPut(ev *Event) {
 	}
 }
 
-// putPlan writes p over the version that this node knows.
+// putPlan writes p over revision prev.
 func (n *Node) putPlan(p *record.Plan, prev Rev) {
 	n.writes++
 	p.Write = writeID(n.cfg.Session, n.writes)
@@ -197,8 +200,8 @@ func (n *Node) putPlan(p *record.Plan, prev Rev) {
 	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: PlanCell}, Prev: prev, Plan: p})
 }
 
-// writeID tells two writes apart. Sessions are random, so mixing in a counter
-// is as good as drawing another random number.
+// writeID makes an ID that tells two writes apart. Sessions are random, so mixing
+// in a counter is as good as drawing another random number.
 func writeID(s record.Session, n uint64) uint64 {
 	x := uint64(s) ^ n*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -206,10 +209,10 @@ func writeID(s record.Session, n uint64) uint64 {
 	return max(x^x>>31, 1)
 }
 
-// nextIncarnation is higher than seen, and no lower than the wall clock. The
-// store may have lost an incarnation that this session never saw: under the same
-// number again, the same token could be granted to two sessions. This is the one
-// use of the wall clock, for tokens and never for exclusivity.
+// nextIncarnation returns a number that is higher than seen and no lower than the
+// wall clock. The store may have lost an incarnation that this session never saw;
+// if its number were used again, the same token could be granted to two sessions.
+// This is the only use of the wall clock: for tokens, never for exclusivity.
 func (n *Node) nextIncarnation(seen uint32) uint32 {
 	// incarnation-begins-once: A new incarnation has a number that none before it had, lost
 	// ones included.
@@ -221,12 +224,12 @@ func (n *Node) nextIncarnation(seen uint32) uint32 {
 	return max(seen+1, n.era)
 }
 
-// bumpPlan gives the plan that was found a new incarnation and a hold, unless
-// somebody did so already. The rows stay as they were found: whoever leads next
-// frees them as their owners' records allow.
+// bumpPlan gives the plan that was read a new incarnation and a hold, unless
+// another member has done so. The rows stay as they were found: the next leader
+// frees them when the hold ends.
 func (n *Node) bumpPlan(ev *Event) {
 	if !n.reached(n.cell.after) {
-		n.cell.want, n.cell.wait = true, n.cell.after // the last try has just failed
+		n.cell.want, n.cell.wait = true, n.cell.after // back-off: the last try has just failed
 		return
 	}
 	next := &record.Plan{Term: 1, Mode: n.cfg.Mode}

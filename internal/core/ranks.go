@@ -8,10 +8,10 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// A Shape is the canonical encoding of a node, an event or the like but for the
-// numbers that are only compared: generations, tokens, sequence numbers,
-// revisions. Those are kept apart, for what they are called depends on what else
-// is there.
+// A Shape is the canonical encoding of a node, an event, an action or an entry,
+// without the numbers that are only compared: generations, tokens, sequence
+// numbers, revisions. Those are kept apart, because Ranks names them by all the
+// shapes of a state together.
 type Shape struct {
 	bytes   []byte
 	numbers []number
@@ -24,17 +24,17 @@ type number struct {
 	value uint64
 }
 
-// Shape is all that can make a difference to what n will do, and nothing else.
-// Times are relative to now.
+// Shape returns everything that can make a difference to the node's decisions, and
+// nothing else. Times are relative to now.
 func (n *Node) Shape(now Time) *Shape { return shape(now, n.encode) }
 
-// Shape of an event, for whoever has several under way.
+// Shape returns the shape of an event, for instance of one in flight.
 func (ev *Event) Shape(now Time) *Shape { return shape(now, ev.encode) }
 
-// Shape of an action.
+// Shape returns the shape of an action.
 func (a *Action) Shape(now Time) *Shape { return shape(now, a.encode) }
 
-// Shape of an entry of the store.
+// Shape returns the shape of an entry of the store.
 func (x *Entry) Shape() *Shape { return shape(0, x.encode) }
 
 // A Grant is a token of a partition.
@@ -43,7 +43,7 @@ type Grant struct {
 	Token record.Token
 }
 
-// SetGrants makes s the shape of these.
+// SetGrants makes s the shape of these grants.
 func (s *Shape) SetGrants(all []Grant) {
 	e := encoder{Shape: Shape{s.bytes[:0], s.numbers[:0]}}
 	for _, g := range all {
@@ -58,16 +58,16 @@ func shape(now Time, encode func(*encoder)) *Shape {
 	return &e.Shape
 }
 
-// Ranks renames the numbers in shapes that share them, so that states which
-// differ in nothing else become the same: where the order matters, numbers keep
-// it and which of them follow directly on each other (a writer takes the next
-// one); of the others only which are equal is kept.
+// Ranks renames the numbers in shapes that share them, so that states that differ
+// in nothing else become equal. Where order matters, the new names keep the order
+// and tell which numbers follow directly on each other (a writer takes the next
+// one); elsewhere they keep only equality.
 type Ranks struct {
 	domains []numbers
 	at      [256]uint8 // where a domain was found last, by its hash
 }
 
-// numbers are those of one domain.
+// numbers are the numbers of one domain.
 type numbers struct {
 	kind byte
 	of   uint64
@@ -120,7 +120,7 @@ func (r *Ranks) domain(x *number) *numbers {
 // gap of two. Zero stays zero.
 func (n *numbers) rankAll() {
 	if n.kind <= 'Z' {
-		return // in the order they come up
+		return // they are named in order of appearance
 	}
 	slices.Sort(n.all)
 	n.all = slices.Compact(n.all)
@@ -141,7 +141,7 @@ func (r *Ranks) name(x *number) uint64 {
 	if x.kind <= 'Z' {
 		return uint64(slices.Index(n.all, x.value) + 1)
 	}
-	for i, v := range n.all { // few: quicker than searching
+	for i, v := range n.all { // there are few: a plain loop is faster than a search
 		if v == x.value {
 			return n.rank[i]
 		}
@@ -186,7 +186,8 @@ func (e *encoder) named(kind byte, of, v uint64) {
 	e.numbers = append(e.numbers, number{kind, of, v})
 }
 
-// until writes a deadline: how far off it is, nothing more once it has passed.
+// until writes a deadline as the time that remains; all deadlines that have passed
+// are equal.
 func (e *encoder) until(t Time) {
 	if t == Never {
 		e.num(0)
@@ -195,14 +196,14 @@ func (e *encoder) until(t Time) {
 	e.num(1 + uint64(max(t-e.now, 0)))
 }
 
-// since writes an instant in the past: its age, nothing more once it is older
-// than whatever it is compared with.
+// since writes an instant in the past as its age; all ages from most on, the
+// longest duration that it is compared with, are equal.
 func (e *encoder) since(t Time, most time.Duration) {
 	if t == Never {
 		e.num(0)
 		return
 	}
-	if t > e.now { // the end of a lease, for one, may be ahead
+	if t > e.now { // the end of a lease may be in the future
 		e.num(1<<62 | uint64(t-e.now))
 		return
 	}

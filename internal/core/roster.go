@@ -7,11 +7,13 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// missesBeforeGone is how many listings in a row must lack a partition before
-// it is taken for removed: brokers have been seen to answer half.
+// missesBeforeGone is how many listings in a row must lack a partition before it
+// counts as removed: brokers have been seen to answer with half of their
+// partitions.
 const missesBeforeGone = 3
 
-// askSource asks for the source's partitions, at once and then now and then.
+// askSource asks the source for its partitions, at first at once and then every
+// cfg.Ask.
 func (n *Node) askSource() {
 	l := &n.lead
 	if !l.asking && n.reached(l.ask) {
@@ -20,8 +22,8 @@ func (n *Node) askSource() {
 	}
 }
 
-// tookPartitions takes the source's partitions. An answer that is no answer leaves
-// everything as it is.
+// tookPartitions takes the source's partitions. After an error everything stays as
+// it is, and the source is asked again after a heartbeat.
 func (n *Node) tookPartitions(ev *Event) {
 	l := &n.lead
 	l.asking = false
@@ -34,6 +36,8 @@ func (n *Node) tookPartitions(ev *Event) {
 	l.missed = countMisses(l.missed, n.roster, l.listing, l.complete)
 }
 
+// countMisses counts, for each partition that the broker's listing lacks, how many
+// listings in a row have lacked it.
 func countMisses(missed []miss, r *record.Roster, listing []record.Partition, complete bool) []miss {
 	var out []miss
 	if r == nil || !complete {
@@ -52,9 +56,8 @@ func countMisses(missed []miss, r *record.Roster, listing []record.Partition, co
 	return out
 }
 
-// keepRoster writes the roster when source and orders say something else. The
-// plan follows once it is written: a plan never speaks of an ID that no roster
-// explains.
+// keepRoster writes the roster when it differs from source and orders. The plan
+// follows once it is written: a plan never contains an ID that no roster names.
 func (n *Node) keepRoster() {
 	l := &n.lead
 	switch {
@@ -76,13 +79,13 @@ func (n *Node) keepRoster() {
 	n.do(Action{Do: DoCall, Verb: Put, Key: Key{Cell: RosterCell}, Prev: n.rosterCell.rev, Roster: next})
 }
 
-// deriveRoster returns the roster as it should be, or nil if it is so. One name
-// has one ID for ever: a removed partition keeps its entry, and gets it back if
-// it returns, with the tokens that its row remembers.
+// deriveRoster returns the roster as it should be, or nil if the present one is
+// right. One name has one ID for ever: the entry of a removed partition stays, and
+// the partition gets it back if it returns, with the token that its row has kept.
 func (n *Node) deriveRoster() *record.Roster {
 	l := &n.lead
-	// A roster that was lost, and one that took its place in a later incarnation,
-	// must not look alike: the incarnation leads the version.
+	// A lost roster and its successor in a later incarnation must not have the same
+	// version: its high bits are the incarnation.
 	next := &record.Roster{Ver: max(rosterVer(n.roster), n.plan.Roster, l.minRoster, uint64(n.plan.Incarnation)<<32) + 1}
 	ids := map[string]int{}
 	if n.roster != nil {
@@ -91,7 +94,7 @@ func (n *Node) deriveRoster() *record.Roster {
 			ids[e.Name] = i
 		}
 	}
-	changed := n.roster == nil || n.roster.Ver < max(n.plan.Roster, l.minRoster) // a lost one was newer
+	changed := n.roster == nil || n.roster.Ver < max(n.plan.Roster, l.minRoster) // the lost one was newer
 	want := func(p record.Partition) {
 		i, known := ids[p.Name]
 		// one-name-one-id: A partition keeps its ID for ever, and no other partition ever
@@ -141,8 +144,8 @@ func (n *Node) lists(name string) bool {
 	return slices.ContainsFunc(n.lead.listing, func(p record.Partition) bool { return p.Name == name })
 }
 
-// gone: a source that lists its broker has missed it several times running, and
-// no order keeps it.
+// gone tells whether several listings of the broker in a row lacked the partition,
+// and no order keeps it.
 func (n *Node) gone(id record.ID, name string) bool {
 	if n.orders != nil && slices.Contains(n.orders.Add, name) {
 		return false
@@ -161,14 +164,15 @@ func (n *Node) metaFor(name string, base []record.Pair) []record.Pair {
 	}
 	out := record.MergeMeta(base, n.orders.Meta[i].Pairs)
 	if !record.MetaFits(out) {
-		// Each fits, both together do not. No roster could be written any more.
+		// Each fits alone, both together do not: with both, no roster could be
+		// written.
 		n.do(Action{Do: DoNote, Note: NoteMeta, Name: name})
 		return base
 	}
 	return out
 }
 
-// tookRoster and tookOrders take answers to reads and, for the roster, writes.
+// tookRoster takes the answer to a read or a write of the roster.
 func (n *Node) tookRoster(ev *Event) {
 	c := &n.rosterCell
 	verb := c.flight
@@ -178,8 +182,8 @@ func (n *Node) tookRoster(ev *Event) {
 		case OK:
 			n.sawRoster(n.rosterPut, ev.Rev)
 		case Refused:
-			// Nobody can write this one: go on with the one that is there, and
-			// derive it again when source or orders say something new.
+			// A retry fails as well: keep the present roster, and derive the next one
+			// when source or orders change.
 			n.lead.rosterStale = false
 			n.do(Action{Do: DoNote, Note: NoteBadRoster})
 		case Unknown:
@@ -211,14 +215,14 @@ func (n *Node) tookRoster(ev *Event) {
 			n.sawRoster(found, rev)
 		}
 	case n.Leads() && n.plan.Hold:
-		// Every old lease will have run out before anything is granted: what the
-		// lost roster said binds nobody, so begin from the one that is there.
+		// Every old lease will have run out before anything is granted, so the lost
+		// roster binds nobody: begin from the one that was found.
 		n.lead.minRoster = max(n.plan.Roster, c.floor)
 		n.roster, c.rev, n.lead.rosterStale = found, rev, true
 	case rosterVer(found) < c.floor:
 		n.storeLost()
 	default:
-		// The plan obeys a roster that is not in sight. What its IDs mean is
+		// The plan needs a roster that is not in sight yet. The meaning of its IDs is
 		// never guessed.
 		c.wait = n.now.Add(n.cfg.Heartbeat) // apply asks for it again
 		n.do(Action{Do: DoNote, Note: NoteNoRoster})

@@ -9,14 +9,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// A source that does not answer is not asked again: one question is enough. One
-// that has answered is asked now and then.
+// A source that has not answered yet is not asked again. One that has answered is
+// asked again every cfg.Ask.
 func TestSourceIsAskedOnce(t *testing.T) {
 	l := newLone(t, nil)
 	l.takes(names("q0"))
 	l.takes(shows(aPlan(1, me, record.Owned, 1, 0)))
 	asks := 0
-	// answers ends every call as soon as it is made.
+	// answers answers every call as soon as it is made.
 	answers := func() {
 		for {
 			for _, a := range l.acts {
@@ -59,7 +59,7 @@ func TestSourceIsAskedOnce(t *testing.T) {
 	}
 }
 
-// The roster is written over the newest version known, one version higher; and
+// The roster is written over the newest version known, with a higher version; and
 // plans follow it without waiting for a watch to show it.
 func TestRosterIsWrittenOverTheNewest(t *testing.T) {
 	entries := []record.Partition{{Name: "a"}}
@@ -94,8 +94,8 @@ func TestRosterIsWrittenOverTheNewest(t *testing.T) {
 	}
 }
 
-// A roster that somebody else wrote is compared with source and orders like one's
-// own; and after a conflict the one that is there is read first.
+// A roster that somebody else wrote is compared with source and orders like the
+// leader's own; and after a conflict the roster in the store is read first.
 func TestForeignRosterIsCorrected(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(1, nil)
@@ -112,8 +112,8 @@ func TestForeignRosterIsCorrected(t *testing.T) {
 	}
 }
 
-// A roster older than the plan's is a loss, for a leader too, unless a hold has
-// made sure that nobody runs anything.
+// A roster older than the plan's is a loss, for a leader too, unless a hold makes
+// sure that nobody runs anything.
 func TestOldRosterIsALoss(t *testing.T) {
 	for _, hold := range []bool{true, false} {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Hold: hold}, nil)
@@ -124,21 +124,21 @@ func TestOldRosterIsALoss(t *testing.T) {
 	}
 }
 
-// Plans wait a heartbeat for a roster that cannot be written, each time anew.
+// Plans wait one heartbeat for a roster that cannot be written, each time anew.
 func TestPlansWaitForTheRosterEachTime(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(1, nil)
 	d.after(10 * time.Second)
 	d.showOrders(&record.Orders{Ver: 1, Add: []string{"b"}})
-	d.want(core.Put, core.RosterCell, 0) // nobody answers
+	d.want(core.Put, core.RosterCell, 0) // it stays in flight
 	d.after(2*time.Second - 1)
 	d.wantNone(core.Put, core.PlanCell, 0)
 	d.after(1)
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// Orders that a watch has shown during the read are not lost because the read has
-// that version in another revision: it is read again.
+// Orders that a watch has shown during the read are not lost if the read returns
+// the same version in another revision: they are read again.
 func TestOrdersSeenDuringTheRead(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}, Orders: 1}, nil)
 	d.lead(0, &record.Orders{Ver: 1})
@@ -151,8 +151,8 @@ func TestOrdersSeenDuringTheRead(t *testing.T) {
 	d.running("the same revision")
 }
 
-// Orders without a version are somebody else's work: nobody obeys them, and
-// nothing is lost.
+// Orders without a version were written by something else: they are ignored, and
+// are no loss.
 func TestOrdersWithoutAVersionAreNoLoss(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(1, &record.Orders{Add: []string{"b"}})
@@ -161,9 +161,9 @@ func TestOrdersWithoutAVersionAreNoLoss(t *testing.T) {
 	d.wantNone(core.Put, core.RosterCell, 0)
 }
 
-// A partition is taken for removed when several listings of the broker in a row
-// lack it, each since it was there: not when a source lists only what it knows, nor
-// for listings of the time when it was removed.
+// A partition counts as removed when several listings of the broker in a row lack
+// it. The listings of a source that does not ask its broker do not count, nor do
+// those from the time when the partition was already removed.
 func TestMissesCount(t *testing.T) {
 	l := newLeader(record.Partition{Name: "a"}, record.Partition{Name: "b"})
 	listed := func(complete bool, want bool) {

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// A run is one partition this session runs, from the order to start until the
-// shell said that it has stopped.
+// A run is one partition that this session runs, from DoStart until the shell
+// reports Stopped or GivenUp.
 type run struct {
 	id        record.ID
 	token     record.Token
@@ -22,7 +22,7 @@ type run struct {
 type phase uint8
 
 const (
-	starting phase = iota // not confirmed by the source
+	starting phase = iota // the source has not confirmed it yet
 	running
 	stopping
 )
@@ -39,8 +39,9 @@ func (n *Node) myRow(id record.ID) *record.OwnRow {
 	return &n.mine[i]
 }
 
-// apply takes over a plan newer than the one applied. It needs a roster at
-// least as new: with an older one an ID might mean another partition.
+// apply applies a plan that is newer than the last one applied. It needs a roster
+// at least as new as the plan's: in an older one an ID may be unknown or, after a
+// loss, mean another partition.
 func (n *Node) apply() {
 	p := n.plan
 	if p == nil || n.cause != NotEnded || p.Gen == n.ackGen && p.Incarnation == n.ackInc {
@@ -51,14 +52,15 @@ func (n *Node) apply() {
 	// Without it: The partition q is added and granted to C2. C2 sees the plan before the
 	// roster, and starts an ID that it cannot name.
 	if p.Roster > rosterVer(n.roster) && !rule.RosterBeforePlan.Off() {
-		// A leader in a hold writes one; anybody else has to find it.
+		// A leader in a hold writes a new one; any other member has to read it.
 		n.rosterCell.want = n.rosterCell.want || !(n.Leads() && p.Hold)
 		return
 	}
 	n.mine = p.Mine(n.cfg.Session, n.mine[:0])
 	n.ackInc, n.ackGen = p.Incarnation, p.Gen
 	for i := range n.mine {
-		// Someone waits for this answer; all else rides on the next heartbeat.
+		// The leader waits for this acknowledgement; all others can wait for the next
+		// heartbeat.
 		if h := &n.mine[i]; h.State == record.Revoking {
 			n.own.dirty = n.own.dirty || !n.ackSent(h.Rev)
 		}
@@ -83,8 +85,8 @@ func rosterVer(r *record.Roster) uint64 {
 	return r.Ver
 }
 
-// reconcile makes what runs agree with the plan applied: stop what is not mine,
-// start what is. It may be called at any time, any number of times.
+// reconcile makes the runs agree with the applied plan: it stops partitions that
+// are not this session's and starts those that are. It is idempotent.
 func (n *Node) reconcile() {
 	for i := range n.runs {
 		r := &n.runs[i]
@@ -108,7 +110,7 @@ func (n *Node) reconcile() {
 		name := n.NameOf(h.ID)
 		// roster-before-plan: see apply.
 		if name == "" && !rule.RosterBeforePlan.Off() {
-			continue // a plan that no roster explains: what an ID means is never guessed
+			continue // the roster does not name this ID, and its meaning is never guessed
 		}
 		if at, found := n.findRun(h.ID); !found {
 			n.runs = slices.Insert(n.runs, at, run{id: h.ID, token: h.Token, phase: starting})
@@ -118,9 +120,9 @@ func (n *Node) reconcile() {
 	}
 }
 
-// mayStart: only while the lease holds, with a plan read since it last did not;
-// and nothing under a hold: a row in such a plan is what the store remembers, not
-// what it granted.
+// mayStart tells whether partitions may be started: only under a valid lease, with
+// a plan that was read since the lease came back, and never under a hold, when a
+// row may be older than grants that the store has lost.
 func (n *Node) mayStart() bool {
 	// nothing-starts-in-a-hold: Nothing is started under a hold.
 	// Without it: C2 was granted q and declared dead before it had read a plan, and the
@@ -136,7 +138,7 @@ func (n *Node) hasGivenUp(id record.ID) bool {
 	return slices.ContainsFunc(n.gaveUp, func(g record.GaveUp) bool { return g.ID == id })
 }
 
-// NameOf is what the roster calls a partition; empty if it does not know it.
+// NameOf returns the roster's name for a partition; empty if the roster lacks it.
 func (n *Node) NameOf(id record.ID) string {
 	if n.roster == nil || int(id) >= len(n.roster.Entries) {
 		return ""
@@ -144,7 +146,7 @@ func (n *Node) NameOf(id record.ID) string {
 	return n.roster.Entries[id].Name
 }
 
-// stop lets a run finish what it has fetched.
+// stop lets a run finish its fetched messages.
 func (n *Node) stop(r *run) {
 	if r.phase != stopping {
 		r.phase, r.since = stopping, n.now
@@ -165,9 +167,9 @@ func (n *Node) cancel(r *run) {
 	}
 }
 
-// boundStop bounds how long a run may take to stop. A handler that ignores even its
-// cancellation costs the process: the leader's too, for nobody evicts a leader
-// and its partition would be stranded for ever.
+// boundStop enforces the stop time. A run is cancelled shortly before its end; a
+// handler that ignores that costs the process. This holds for the leader, too:
+// nobody evicts a leader, and its partition would be stranded for ever.
 func (n *Node) boundStop(r *run) {
 	// stop-in-time: A handler that does not return within the stop time costs the process.
 	// Without it: C2's handler ignores even its cancellation. The partition is revoked and
@@ -187,11 +189,11 @@ func (n *Node) boundStop(r *run) {
 	}
 }
 
-// tookRun takes what the shell says of one run.
+// tookRun takes the shell's news of one run.
 func (n *Node) tookRun(ev *Event) {
 	i, ok := n.findRun(ev.ID)
 	if !ok || n.runs[i].token != ev.Token {
-		return // a late word about an earlier run
+		return // a stale event about an earlier run
 	}
 	r := &n.runs[i]
 	switch ev.Kind {
@@ -225,8 +227,8 @@ func (n *Node) tookRun(ev *Event) {
 	}
 }
 
-// oneLine makes a text from outside fit for a record: a cause that no reader
-// accepts would cost a heartbeat.
+// oneLine makes a text from outside fit for a record: a cause that readers refuse
+// would cost the heartbeat.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -10,15 +10,16 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// lone is one session whose store, source and clock the test plays by hand: for
-// what no scenario can show, because no well-behaved store, shell or source does
-// it, or because nobody outside the session sees it.
+// lone is one session whose store, source and clock the test plays by hand. It is
+// for cases that no scenario can show, because no well-behaved store, shell or
+// source causes them, or because nobody outside the session sees them.
 type lone struct {
 	*victim
 	acts []core.Action // of the last step
 }
 
-// newLone makes a session that has joined. What it owns is in plan 1, led by c2.
+// newLone makes a session that has joined. The rows that it owns are in plan 1, led
+// by c2.
 func newLone(t *testing.T, tune func(*core.Config)) *lone {
 	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Fresh: true, Era: 7}
 	if tune != nil {
@@ -30,7 +31,7 @@ func newLone(t *testing.T, tune func(*core.Config)) *lone {
 	return l
 }
 
-// takes steps the session, and keeps what it orders.
+// takes steps the session, and keeps its actions.
 func (l *lone) takes(evs ...core.Event) {
 	for _, ev := range evs {
 		l.see(ev)
@@ -47,7 +48,7 @@ func (l *lone) waits(d time.Duration) {
 	l.takes(core.Event{Kind: core.Tick})
 }
 
-// call takes such a call on the record of s off the list of those under way.
+// call takes such a call on the record of s off the list of calls in flight.
 func (l *lone) call(verb core.Verb, s record.Session) core.Action {
 	l.t.Helper()
 	i := slices.IndexFunc(l.calls, func(a core.Action) bool {
@@ -70,12 +71,12 @@ func (l *lone) reply(verb core.Verb, ev core.Event) core.Action {
 	return c
 }
 
-// did tells whether the last step ordered this.
+// did tells whether the last step returned such an action.
 func (l *lone) did(d core.Do) bool {
 	return slices.ContainsFunc(l.acts, func(a core.Action) bool { return a.Do == d })
 }
 
-// noted tells whether the last step told this.
+// noted tells whether the last step returned such a note.
 func (l *lone) noted(x core.Note) bool {
 	return slices.ContainsFunc(l.acts, func(a core.Action) bool { return a.Do == core.DoNote && a.Note == x })
 }
@@ -138,7 +139,7 @@ func runs(t *testing.T) *lone {
 	return l
 }
 
-// What the documentation quotes, and DESIGN.
+// The default timing is the one that the documentation quotes.
 func TestDurations(t *testing.T) {
 	want := core.Timing{Lease: 5 * time.Second, Heartbeat: 2 * time.Second, Margin: 500 * time.Millisecond,
 		StopTime: 30 * time.Second, Orphan: 30 * time.Second, Grace: time.Second,
@@ -167,7 +168,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// Never is later than any instant, also after a while.
+// Never is later than any instant, even if a duration is added to that.
 func TestNeverStaysNever(t *testing.T) {
 	for _, d := range []time.Duration{1, time.Hour, core.Forever} {
 		if got := core.Never.Add(d); got != core.Never {
@@ -182,9 +183,9 @@ func TestNeverStaysNever(t *testing.T) {
 	}
 }
 
-// A partition that is started again after a failure is starting, as at first:
-// the leader waits for it. One that is being stopped stays so whatever the source
-// says: it is draining until it has stopped.
+// A partition that is started again after a failure counts as starting, as at
+// first: the leader waits for it. One that is being stopped counts as stopping
+// until it has stopped, whatever the source says.
 func TestRetryingIsStarting(t *testing.T) {
 	l := runs(t)
 	token := record.MakeToken(7, 1)
@@ -209,8 +210,8 @@ func TestRetryingIsStarting(t *testing.T) {
 	l.ask(m != nil && len(m.Stopping) == 0 && len(m.GaveUp) == 0, "what was to be stopped is given up")
 }
 
-// A word about an earlier run of a partition, or of one that does not run, is of
-// no interest: the run that is there has another token.
+// An event about an earlier run of a partition, or about a partition that does not
+// run, is stale and ignored: the present run has another token.
 func TestLateWordOfARun(t *testing.T) {
 	l := runs(t)
 	for _, ev := range []core.Event{
@@ -225,7 +226,7 @@ func TestLateWordOfARun(t *testing.T) {
 	}
 }
 
-// A cause comes from a source, and may be anything. In a record it is one line of
+// A cause comes from a source and may hold any bytes. In a record it is one line of
 // text that fits.
 func TestCauseIsTidied(t *testing.T) {
 	for text, want := range map[string]string{
@@ -246,8 +247,8 @@ func TestCauseIsTidied(t *testing.T) {
 	}
 }
 
-// What an ID means is never guessed: one that the roster does not know is not
-// started, though the plan says that the roster is as new as it should be.
+// The meaning of an ID is never guessed: a partition that the roster does not name
+// is not started, even if the roster is as new as the plan's.
 func TestUnknownIDIsNotStarted(t *testing.T) {
 	l := newLone(t, nil)
 	if got := l.n.NameOf(0); got != "" {
@@ -267,8 +268,8 @@ func TestUnknownIDIsNotStarted(t *testing.T) {
 	}
 }
 
-// A clock that counts suspend has noticed how late it is: there is time to stop in
-// order. Any other may be late by more than the lease.
+// A clock that counts suspend shows how much time has passed: there is time to stop
+// in order. Any other may be late by more than the lease.
 func TestJumpEndsTheLease(t *testing.T) {
 	for counts, left := range map[bool]time.Duration{true: 500 * time.Millisecond, false: 0} {
 		l := runs(t)
@@ -280,8 +281,8 @@ func TestJumpEndsTheLease(t *testing.T) {
 	}
 }
 
-// A store that may lose writes has lost some if it is another server than the one
-// that took the plan; if it says who it is, and the plan does.
+// A store that may lose writes has lost some if its server is not the one that took
+// the plan, where both servers are known.
 func TestAnotherServer(t *testing.T) {
 	for _, volatile := range []bool{true, false} {
 		for _, here := range []string{"", "s1", "s2"} {
@@ -300,8 +301,9 @@ func TestAnotherServer(t *testing.T) {
 	}
 }
 
-// LEFT is written by the session itself. A record that says so with a number that
-// it never sent is somebody else's work: everything is stopped before it ends.
+// LEFT is written by the session itself. A LEFT record with a number that the
+// session never sent was written by somebody else: everything is stopped before the
+// session ends.
 func TestForeignLeftIsAFence(t *testing.T) {
 	l := runs(t)
 	e := isMember(me, 77, record.Left)
@@ -313,8 +315,7 @@ func TestForeignLeftIsAFence(t *testing.T) {
 	l.ask(ended && cause == core.ByFence, "it was fenced")
 }
 
-// A session that is ending for one cause ends for that one, whatever else it
-// learns on the way.
+// A session that is ending keeps its first cause, whatever it learns on the way.
 func TestFirstCauseStays(t *testing.T) {
 	l := runs(t)
 	l.waits(2 * time.Second)
@@ -329,22 +330,22 @@ func TestFirstCauseStays(t *testing.T) {
 	}
 }
 
-// The lease of a paused session comes back when the session is ending already:
-// it does not resume.
+// A session that has lapsed, and is ending, does not resume when its lease comes
+// back.
 func TestEndingSessionDoesNotResume(t *testing.T) {
 	l := newLone(t, func(c *core.Config) { c.Volatile = true })
 	p := aPlan(1, 2, record.Owned, 1, 0)
 	p.Server = "s1"
 	l.takes(names("q0"))
 	l.takes(shows(p))
-	l.waits(4600 * time.Millisecond) // its lease is as good as over; a heartbeat is under way
+	l.waits(4600 * time.Millisecond) // its lease is nearly over; a heartbeat is in flight
 	l.takes(core.Event{Kind: core.Server, Text: "s2"})
 	l.ask(l.noted(core.NoteLost), "it does not notice the loss")
 	l.reply(core.Put, core.Event{Rev: 9})
 	l.ask(!l.noted(core.NoteResumed), "it resumes")
 }
 
-// A record that was missing once and is there again has to be missing twice again
+// A record that was missing once, and is there again, has to be missing twice again
 // before it counts as deleted.
 func TestMissingTwiceInARow(t *testing.T) {
 	l := runs(t)
@@ -392,8 +393,7 @@ func TestLeaverThatNeverJoined(t *testing.T) {
 	l.ask(len(l.acts) == 0 && l.n.Next() == core.Never, "it is not over")
 }
 
-// Events that came in together with the one that ended the session say nothing
-// any more.
+// Events that came in together with the one that ended the session are ignored.
 func TestNothingAfterTheEnd(t *testing.T) {
 	l := newLone(t, nil)
 	l.takes(names("q0"))
@@ -412,9 +412,9 @@ func TestNothingAfterTheEnd(t *testing.T) {
 	l.ask(l.did(core.DoEnd) && !l.noted(core.NoteDead), "it should end and say nothing more")
 }
 
-// A proof of the death of somebody unknown makes the session look for its record.
-// One of somebody whose record is in doubt waits for that to be read: what is
-// declared dead is what the store holds.
+// A proof of the death of an unknown session makes this one read its record. A
+// proof for a session whose record is in doubt waits until that is read: DEAD is
+// written over the version in the store.
 func TestProofReadsFirst(t *testing.T) {
 	l := runs(t)
 	l.calls = nil
@@ -432,8 +432,8 @@ func TestProofReadsFirst(t *testing.T) {
 	l.ask(slices.ContainsFunc(l.acts, func(a core.Action) bool { return a.Verb == core.Get && a.Key.Session == 3 }), "it does not read what is there")
 }
 
-// An obituary says LEFT, with a number of its own, over what was last written;
-// nothing runs any more. A leader's says over which plan it broke.
+// An obituary says LEFT, with a sequence number of its own, over the last record
+// written; nothing runs any more. A leader's names the plan that it broke on.
 func TestObituary(t *testing.T) {
 	for _, leader := range []record.Session{2, me} {
 		l := newLone(t, nil)
@@ -453,9 +453,9 @@ func TestObituary(t *testing.T) {
 	}
 }
 
-// A member tells at once that it has applied a plan only if somebody waits for
-// that: something of its own is revoked, and no record said so yet. All else
-// rides on the next heartbeat.
+// A member acknowledges a plan at once only if somebody waits for that: one of its
+// rows is revoked, and no record has acknowledged that yet. Any other plan is
+// acknowledged by the next heartbeat.
 func TestAckRidesOnTheNextHeartbeat(t *testing.T) {
 	l := runs(t)
 	p := aPlan(2, 2, record.Owned, 1, 1)
@@ -472,11 +472,12 @@ func TestAckRidesOnTheNextHeartbeat(t *testing.T) {
 	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
 	l.ask(l.record() != nil && l.record().AckGen == 4, "it does not tell that q0 has stopped")
 	l.reply(core.Put, core.Event{Rev: 5})
-	l.takes(shows(aPlan(5, 2, record.Revoking, 1, 1))) // a revoke of what does not run
+	l.takes(shows(aPlan(5, 2, record.Revoking, 1, 1))) // a revoke of a partition that does not run
 	l.ask(l.record() != nil && l.record().AckGen == 5, "it does not acknowledge a revoke of what it does not run")
 }
 
-// What a member gave up stays in its record until the plan has taken it away.
+// A partition that was given up stays in the member's record until the plan has
+// taken it away.
 func TestGivenUpUntilTaken(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.GivenUp, Token: record.MakeToken(7, 1), Text: "no broker"})
@@ -490,8 +491,9 @@ func TestGivenUpUntilTaken(t *testing.T) {
 	l.ask(l.did(core.DoStart) && l.record() != nil && len(l.record().GaveUp) == 0, "it does not take it back")
 }
 
-// An abort that returned is repeated after a while, not with every event. The
-// next overstay after everything has stopped is a new one, and not made to wait.
+// An abort that returned is repeated after a back-off, not with every event. The
+// next overstay after everything has stopped is a new one, and aborted without a
+// back-off.
 func TestAbortsAreSpaced(t *testing.T) {
 	l := runs(t)
 	jump := func() {
@@ -506,9 +508,9 @@ func TestAbortsAreSpaced(t *testing.T) {
 
 	l.takes(core.Event{Kind: core.Stopped, Token: record.MakeToken(7, 1)})
 	l.ask(l.noted(core.NoteLapsed), "it does not tell that it pauses")
-	l.reply(core.Put, core.Event{Rev: 4}) // sent after the jump, so it gives a lease
+	l.reply(core.Put, core.Event{Rev: 4}) // it was sent after the jump, so it gives a lease
 	l.ask(l.noted(core.NoteResumed), "it does not resume")
-	for range 2 { // the read that was under way, and the one asked for since
+	for range 2 { // the read that was in flight, and the one asked for since
 		if i := slices.IndexFunc(l.calls, func(a core.Action) bool { return a.Key.Cell == core.PlanCell }); i >= 0 {
 			l.calls = slices.Delete(l.calls, i, i+1)
 			ev := shows(aPlan(1, 2, record.Owned, 1, 1))
@@ -520,8 +522,8 @@ func TestAbortsAreSpaced(t *testing.T) {
 	jump()
 }
 
-// LEFT is said when nothing runs and the source is closed, not before; and
-// somebody who means to return says so.
+// LEFT is said when nothing runs and the source is closed, not before; a member
+// that means to return says so.
 func TestLeaverClosesBeforeItSaysLeft(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.Leave, Returning: true})
@@ -542,8 +544,8 @@ func TestLeaverClosesBeforeItSaysLeft(t *testing.T) {
 	}
 }
 
-// A leaver whose record has gone backwards notices that the store has forgotten
-// something, like anybody else: others may run what it forgot.
+// A leaver whose record has gone back to an earlier version notices the loss like
+// any other member: others may run partitions by records that were lost.
 func TestLeaverNoticesALoss(t *testing.T) {
 	l := runs(t)
 	l.takes(core.Event{Kind: core.Leave})
@@ -552,8 +554,8 @@ func TestLeaverNoticesALoss(t *testing.T) {
 	l.ask(l.noted(core.NoteLost), "it does not notice the loss")
 }
 
-// Whoever notices a loss with its last word sees to it that others hear of it, and
-// says LEFT after that.
+// A session that notices a loss when it writes LEFT first begins a new incarnation,
+// and then says LEFT.
 func TestLastWordAfterALoss(t *testing.T) {
 	l := newLone(t, nil)
 	l.takes(names("q0"))
@@ -568,9 +570,8 @@ func TestLastWordAfterALoss(t *testing.T) {
 	l.ask(l.noted(core.NoteLost) && l.record() == nil, "it says LEFT before the loss is written down")
 }
 
-// A session that has noticed a loss ends when that is written down, also if it
-// learns meanwhile that somebody has declared it dead, so that it has nothing more
-// to say itself.
+// A session that has noticed a loss ends when the new incarnation is written, even
+// if it learns meanwhile that it was declared dead and cannot say LEFT any more.
 func TestLossIsWrittenDownByTheDeclaredDead(t *testing.T) {
 	l := newLone(t, func(c *core.Config) { c.Volatile = true })
 	p := aPlan(1, 2, record.Owned, 1, 0)

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Clone returns a node that goes its own way from here. Records are shared:
-// nobody changes them.
+// Clone returns an independent copy of the node. Records are shared, since they are
+// never changed.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.out = nil
@@ -29,8 +29,8 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// longest is the greatest of what may be compared with an age; what never comes
-// is compared with none.
+// longest returns the longest of the durations that an age is compared with.
+// Forever is left out, since no age reaches it.
 func longest(all ...time.Duration) time.Duration {
 	var most time.Duration
 	for _, d := range all {
@@ -41,7 +41,8 @@ func longest(all ...time.Duration) time.Duration {
 	return most
 }
 
-// slowest is the longest lease and heartbeat among the members in sight.
+// slowest returns the longest lease and heartbeat interval among the members in
+// sight.
 func (n *Node) slowest() (lease, beat time.Duration) {
 	lease, beat = n.cfg.Lease, n.cfg.Heartbeat
 	for i := range n.peers {
@@ -86,7 +87,7 @@ func (n *Node) encodeOwn(e *encoder) {
 	e.num(uint64(len(o.sent)))
 	for _, b := range o.sent {
 		e.seq(me, b.seq)
-		e.since(b.at, n.cfg.Lease) // a lease may be cut short, and then each counts
+		e.since(b.at, n.cfg.Lease) // if a jump cuts the lease short, each of them can extend it
 	}
 	e.since(o.lease, n.cfg.Orphan)
 	e.num(uint64(o.flight))
@@ -145,9 +146,9 @@ func (n *Node) encodePlan(e *encoder) {
 	e.cell(&n.rosterCell, Key{Cell: RosterCell})
 	e.orders(n.orders)
 	e.cell(&n.ordersCell, Key{Cell: OrdersCell})
-	// n.era only makes the next incarnation higher, whatever it is.
-	// n.writes makes write ids, which are only compared for equality: any other
-	// count would make other ids and no other difference.
+	// Left out: n.era, which only makes the next incarnation higher, and n.writes,
+	// which makes write IDs: they are only compared for equality, so another count
+	// would make no difference.
 }
 
 func (n *Node) encodePeer(e *encoder, p *peer) {
@@ -173,14 +174,15 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.num(uint64(p.noticed))
 	e.flag(p.proof)
 	e.flag(p.absent)
-	// planned follows from the plan; line means nothing between steps.
+	// Left out: planned, which follows from the plan, and line, which is meaningless
+	// between steps.
 }
 
-// maxDelta is more than any δ there can be in tests and explorations; members
-// with a heartbeat of more than 20 s are not explored.
+// maxDelta is more than any δ in tests and explorations: members with a heartbeat
+// of more than 20 s are not explored.
 const maxDelta = 3 * time.Second
 
-// encodeTwins tells what matters of the ages of two sessions with one name:
+// encodeTwins encodes the order of two sessions of one name, as far as it matters:
 // which came first, and whether one was seen to beat after the other came.
 func (n *Node) encodeTwins(e *encoder) {
 	for i := range n.peers {

@@ -7,12 +7,12 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// succeed looks after the leader: whoever sees it gone waits his turn, reads
-// the plan and claims it, or takes the leader found there. Two that both claim
-// do no harm: one compare-and-set wins.
+// succeed replaces a leader that is gone: this node waits for its turn, reads the
+// plan and claims it, or accepts a new leader that it finds there. Two claims at
+// once are harmless: one compare-and-set wins.
 func (n *Node) succeed() {
 	if n.cause != NotEnded || n.own.known == 0 || n.own.state != record.Live || n.lapsed {
-		return // without a lease it may be dead and not know it: no leader for anyone
+		return // without a lease this session may have been declared dead: it must not lead
 	}
 	if n.creates {
 		n.create()
@@ -23,6 +23,7 @@ func (n *Node) succeed() {
 	}
 	l := n.peer(n.plan.Leader)
 	if l != nil && l.flight == NoVerb && !l.reread && n.expired(l) {
+		// In line, as for a claim: one declaration is enough.
 		if p := n.claimDelay(); p == 0 || n.reached(l.at.Add(wait(l.rec.Lease)+p)) {
 			n.declare(l, record.Dead)
 		}
@@ -35,13 +36,14 @@ func (n *Node) succeed() {
 		n.vacant = n.now
 	}
 	if n.claiming || n.cell.flight == Put || !n.reached(n.vacant.Add(n.claimDelay())) || !n.reached(n.cell.after) {
-		return // claimed already, or a claim has just failed
+		return // a claim is in progress, is not due yet or has just failed
 	}
 	n.claiming = true
 	n.readPlanSoon()
 }
 
-// vacated: nobody leads, or whom the plan names is on its way out.
+// vacated tells whether the plan has no leader, or one that is not live: it is
+// leaving, evicted, ended or without a record.
 func (n *Node) vacated() bool {
 	if n.plan.Leader == 0 {
 		return true
@@ -56,8 +58,9 @@ func (n *Node) vacated() bool {
 	return !l.is(record.Live) && !(rule.LeavingLeaderIsSucceeded.Off() && l.is(record.Leaving))
 }
 
-// claimDelay is how long this node waits for those ahead of it in line. Who is ended
-// or overdue is not waited for.
+// claimDelay is one Step for each member ahead of this one in line; those known to
+// be leaving, ended or overdue do not count. Members far back are spread by hash
+// instead, so that they do not all claim at once.
 func (n *Node) claimDelay() time.Duration {
 	ahead := 0
 	for _, s := range n.plan.Members {
@@ -79,8 +82,8 @@ func (n *Node) claimDelay() time.Duration {
 	return time.Duration(ahead) * n.cfg.Step
 }
 
-// claim makes this node the leader of the plan just read. Where that names another
-// leader than the one that is gone, adopt has taken the claim back.
+// claim makes this node the leader of the plan just read. If that plan names a new
+// leader, adopt has withdrawn the claim.
 func (n *Node) claim() {
 	n.claiming = false
 	if n.cause != NotEnded || n.own.state != record.Live || n.lapsed {
@@ -93,8 +96,8 @@ func (n *Node) claim() {
 	n.putPlan(&next, n.cell.rev)
 }
 
-// create makes the first plan of a group. In a store that is not known to be
-// new it holds: an emptied store looks just like a new group.
+// create makes the first plan of a group. It has a hold unless the store is known
+// to be new: an emptied store looks just like a new group.
 func (n *Node) create() {
 	if n.cell.flight != NoVerb || n.cell.want || !n.reached(n.cell.after) {
 		return

@@ -5,8 +5,8 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// take turns an event into facts. It returns whether anything changed that a
-// pass looks at: a plain heartbeat of somebody else does not.
+// take turns an event into facts. It returns whether a pass is needed: a plain
+// heartbeat of another member needs none.
 func (n *Node) take(ev *Event) bool {
 	switch ev.Kind {
 	case Begin:
@@ -17,7 +17,8 @@ func (n *Node) take(ev *Event) bool {
 	case Seen:
 		return n.takeSeen(ev)
 	case Gap:
-		// What came between is unknown: read what a watch would have shown.
+		// Changes during the gap are unknown: read the records that the watches would
+		// have shown.
 		n.readPlanSoon()
 		n.rosterCell.want = n.plan != nil
 		n.ordersCell.want = n.watch.Orders
@@ -35,19 +36,20 @@ func (n *Node) take(ev *Event) bool {
 			n.leaving, n.returning = n.now, ev.Returning
 		}
 	case Jumped:
-		// What sleep took is on this clock if it counts suspend; then there is
-		// time to stop in order. Otherwise nobody knows how late it is.
+		// A clock that counts suspend shows how much time has passed, so there is
+		// time to stop in order. With any other clock the time that has passed is
+		// unknown.
 		until := n.now
 		if ev.CountsSuspend {
 			until = n.now.Add(n.cfg.Margin)
 		} else {
-			n.own.forgetSends() // when they were sent, nobody knows either
+			n.own.forgetSends() // how long ago they were sent is unknown, too
 		}
 		n.own.lease = min(n.own.lease, until)
 	case Server:
 		n.sawServer(ev.Text)
 	case Tick:
-		return false // Steps has asked whether it is time
+		return false // Steps has compared the time with n.wake
 	}
 	return true
 }
@@ -75,8 +77,8 @@ func (n *Node) takeAnswer(ev *Event) bool {
 
 func (n *Node) takeSeen(ev *Event) bool {
 	if n.own.known == 0 {
-		// Until it has joined a session notices no loss of the store, so what it
-		// saw before might be lost: it reads everything once it has.
+		// A session that has not joined cannot notice a loss of the store, so it must
+		// not rely on watches yet. It reads everything once it has joined.
 		return false
 	}
 	changed := ev.First
@@ -108,11 +110,13 @@ func (n *Node) takeSeen(ev *Event) bool {
 	return changed
 }
 
-// sawMember takes what a watch shows of a member.
+// sawMember takes a member's record as a watch shows it. It returns whether a pass
+// is needed.
 func (n *Node) sawMember(e *Entry, first bool) bool {
 	switch {
 	case e.Session == n.cfg.Session:
-		// Others may end a session; the sooner it knows the better.
+		// Another member may have ended this session: the sooner it knows, the
+		// better. A Put in flight will conflict and be read back anyway.
 		if e.Deleted || e.Member.State > record.Leaving {
 			n.own.reread = n.own.flight == NoVerb || n.own.reread
 			return true
@@ -120,14 +124,16 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 		return false
 	case e.Deleted:
 		if p := n.peer(e.Session); p != nil {
-			p.reread = true // what a watch does not show proves nothing: look
+			p.reread = true // a watch proves no absence: read the record
 		}
 		return true
 	}
+	// Even a plain heartbeat needs a pass if it comes from a suspect, or from a
+	// member whose twin is held back.
 	suspected := n.lead.suspects(e.Session)
 	changed := n.sawPeer(e.Member, e.Rev, !first)
-	// The leader acknowledges its own plans like anyone: its heartbeat tells
-	// that there is one we have not seen.
+	// The leader acknowledges its own plans like any member, so its heartbeat
+	// reveals a plan that the watch has missed.
 	if n.plan != nil && e.Session == n.plan.Leader && e.Member.AckInc == n.plan.Incarnation && e.Member.AckGen > n.plan.Gen {
 		n.poll = min(n.poll, n.now.Add(n.cfg.Retry))
 		changed = true
@@ -135,7 +141,8 @@ func (n *Node) sawMember(e *Entry, first bool) bool {
 	return changed || suspected || n.waitsForTwin(e.Member)
 }
 
-// waitsForTwin: somebody is held back until this member beats.
+// waitsForTwin tells whether another session of m's name is held back until m
+// beats.
 func (n *Node) waitsForTwin(m *record.Member) bool {
 	for i := range n.peers {
 		if p := &n.peers[i]; p.noticed == noticedNothing && !p.planned && p.is(record.Live) && p.rec.Name == m.Name && p.session != m.Session {
@@ -145,8 +152,9 @@ func (n *Node) waitsForTwin(m *record.Member) bool {
 	return false
 }
 
-// proven: the kernel saw the process of s exit, so nobody needs to wait for its
-// lease. The proof is permanent: a conflict is just tried again.
+// proven takes the kernel's proof that the process of s has exited, so that nobody
+// needs to wait for its lease. The proof is permanent: after a conflict the
+// declaration is retried.
 func (n *Node) proven(s record.Session) {
 	// proof-ends-the-wait: A death that the kernel has proved is not waited for.
 	// Without it: C2's process is killed, and its supervisor saw it exit. Its partitions
@@ -159,7 +167,7 @@ func (n *Node) proven(s record.Session) {
 	p.reread = p.reread || p.rec == nil
 }
 
-// sawServer takes note of the server that the store is connected to.
+// sawServer notes which server the store is connected to.
 func (n *Node) sawServer(id string) {
 	n.server = id
 	if n.plan != nil {
@@ -167,10 +175,9 @@ func (n *Node) sawServer(id string) {
 	}
 }
 
-// compareServer: a store that may lose acknowledged writes, and is another
-// server than the one that took this plan, has lost some as far as anyone can
-// tell. A session that joins asks this of the first plan it reads: without that
-// it leads on, and a member that is cut off keeps what is granted again.
+// compareServer compares the store's server with the one that took the plan. If
+// they differ, a store that may lose acknowledged writes must be taken to have lost
+// some. A session that joins compares the first plan that it reads, too.
 func (n *Node) compareServer() {
 	known := n.server != "" && n.plan.Server != ""
 	// server-of-the-first-plan: A session compares the store's server with the first plan

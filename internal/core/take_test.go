@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// seen lets a watch in progress show these versions as they are.
+// seen lets a watch in progress show these versions.
 func (d *desk) seen(es ...core.Entry) { d.step(core.Event{Kind: core.Seen, Entries: es}) }
 
 // replan lets the watch show the next plan, over these members.
@@ -29,7 +29,8 @@ func in(state record.MemberState, m *record.Member) *record.Member {
 	return m
 }
 
-// claim lets the node see its leader dead, and answers until it leads.
+// claim lets the node see that its leader is dead, and answers its calls until it
+// leads.
 func (d *desk) claim(dead *record.Member) {
 	d.t.Helper()
 	d.show(false, in(record.Dead, dead))
@@ -40,7 +41,7 @@ func (d *desk) claim(dead *record.Member) {
 	}
 }
 
-// knows tells in what state the node knows s to be, if it knows it.
+// knows returns the state in which the node knows s, and whether it knows s at all.
 func (d *desk) knows(s record.Session) (record.MemberState, bool) {
 	for _, m := range d.n.Members() {
 		if m.Session == s {
@@ -50,8 +51,8 @@ func (d *desk) knows(s record.Session) (record.MemberState, bool) {
 	return 0, false
 }
 
-// What a watch that broke off would have shown is read: by everybody the plan and
-// the roster, by a leader the orders and the members as well.
+// After a gap the watched records are read: plan and roster by every member, orders
+// and members by the leader as well.
 func TestGapReadsWhatWasWatched(t *testing.T) {
 	for _, me := range []record.Session{1, 6} {
 		d := newDesk(t, me, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3, 4, 5, 6}}, nil)
@@ -74,8 +75,8 @@ func TestGapReadsWhatWasWatched(t *testing.T) {
 	}
 }
 
-// A session whose first heartbeat gives it no lease, because a clock jumped since
-// it was sent, hopes for one as long as anybody who has lost his.
+// A session whose first heartbeat gives it no lease, because a clock jumped after
+// the sending, waits for a lease as long as a member that has lost its own.
 func TestHopesForItsFirstLease(t *testing.T) {
 	cfg := &core.Config{Session: me, Name: "c1", Timing: core.DefaultTiming(), Era: 7}
 	l := &lone{victim: &victim{t: t, n: core.New(cfg), now: core.Time(time.Hour), shown: map[string]bool{}}}
@@ -87,8 +88,8 @@ func TestHopesForItsFirstLease(t *testing.T) {
 	}
 }
 
-// A plan that a watch shows as deleted is read. A roster or orders that are gone
-// change nothing: what was in them is known.
+// A plan that a watch shows as deleted is read. The deletion of roster or orders
+// changes nothing: their content is known.
 func TestDeletedCells(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, &record.Orders{Ver: 1})
@@ -102,8 +103,8 @@ func TestDeletedCells(t *testing.T) {
 	d.want(core.Get, core.PlanCell, 0)
 }
 
-// Whoever waits for a roster starts what it owns when a watch shows it; and acts
-// on whatever came together with a heartbeat that says nothing new.
+// A member that waits for a roster starts its partitions when a watch shows the
+// roster; and a plain heartbeat in a batch does not hide the other entries.
 func TestActsOnWhatIsSeen(t *testing.T) {
 	l := newLone(t, nil)
 	l.takes(shows(aPlan(1, 2, record.Owned, 1, 1)))
@@ -120,8 +121,9 @@ func TestActsOnWhatIsSeen(t *testing.T) {
 	l.ask(l.did(core.DoStart), "it has a plan and does not start")
 }
 
-// A session that is shown its own record looks no closer while that lives. One
-// that has ended, or is gone, it reads, and again until it knows.
+// A session whose watch shows its own record does nothing while that record is
+// alive. If it has ended or is deleted, the session reads it, and retries until it
+// knows.
 func TestOwnRecordIsShown(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	for _, state := range []record.MemberState{record.Live, record.Leaving} {
@@ -131,16 +133,17 @@ func TestOwnRecordIsShown(t *testing.T) {
 	}
 	d.show(false, in(record.Dead, member(2, "me", 1)))
 	d.want(core.Get, core.MemberCell, 2)
-	d.seen(deleted(core.MemberCell, 2)) // while it is being read
+	d.seen(deleted(core.MemberCell, 2)) // while the read is in flight
 	d.step(core.Event{Kind: core.Answer, Verb: core.Get, Outcome: core.Unknown, Key: core.Key{Cell: core.MemberCell, Session: 2}})
 	d.wantNone(core.Get, core.MemberCell, 2)
 	d.after(100 * time.Millisecond)
 	d.want(core.Get, core.MemberCell, 2)
 }
 
-// The leader's heartbeat tells of a plan that no watch has shown: it is read
-// after a moment. Nobody else's does, nor what a leader says of another
-// incarnation: a read for each word of each member would be too many.
+// The leader's heartbeat reveals a plan that no watch has shown: the plan is read
+// after a back-off. Heartbeats of other members do not, nor does the leader's
+// acknowledgement in another incarnation: a read for each of them would be too
+// many.
 func TestLeaderTellsOfAPlan(t *testing.T) {
 	ack := func(s record.Session, seq uint64, i uint32, gen uint64) *record.Member {
 		m := member(s, "c", seq)
@@ -160,7 +163,7 @@ func TestLeaderTellsOfAPlan(t *testing.T) {
 	d.after(time.Millisecond)
 	d.want(core.Get, core.PlanCell, 0)
 
-	// A watch that is late puts the read off; the next heartbeat asks for it again.
+	// A late watch puts the read off; the next heartbeat asks for it again.
 	d = seat()
 	d.show(false, ack(1, 4, inc, 6))
 	d.rev++
@@ -177,9 +180,9 @@ func TestLeaderTellsOfAPlan(t *testing.T) {
 	}
 }
 
-// An older version than the one known is late, or the store has lost the newer
-// one: it is read at once. The same version under another revision is neither:
-// it is the one that is written over from now on.
+// An older version than the known one is stale, or the store has lost the newer
+// one: the record is read at once. The same version in another revision is neither:
+// the next write replaces that revision.
 func TestVersionsOfARecord(t *testing.T) {
 	seat := func() *desk {
 		d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
@@ -200,8 +203,8 @@ func TestVersionsOfARecord(t *testing.T) {
 	}
 }
 
-// A store that has lost writes is believed nothing more: who was evicted does not
-// live again, who was gone is not there again with an earlier record.
+// The records of a store that has lost writes are not accepted any more: an evicted
+// member is not live again, and an absent one is not back with an earlier record.
 func TestLostStoreIsNotBelieved(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil, in(record.Evicted, member(2, "c2", 5)))
@@ -222,8 +225,9 @@ func TestLostStoreIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Somebody dies. Who was seen to change, or to come, is known to live, and not
-// waited for; of whom one version was found nobody knows how old that is.
+// After a death, members that were seen to change or to arrive are known to be
+// alive, and not waited for; the age of a record that was only found is unknown, so
+// its member is.
 func TestAgeOfARecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		see   func(d *desk)
@@ -257,7 +261,8 @@ func TestAgeOfARecord(t *testing.T) {
 	}
 }
 
-// So it is with an owner that no listing showed and that had to be asked for.
+// The same holds for an owner that no listing showed, and whose record had to be
+// read.
 func TestAgeOfAnOwner(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2, 3}, Rows: []record.Row{owned(3)}}, nil)
 	d.lead(1, nil, member(2, "c2", 1))
@@ -268,7 +273,7 @@ func TestAgeOfAnOwner(t *testing.T) {
 	d.want(core.Put, core.PlanCell, 0)
 }
 
-// A record that was not there is there again, in the very version that was known.
+// A record that was absent is there again, in the very version that was known.
 func TestAbsentComesBackUnchanged(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
 	d.show(false, member(3, "c3", 1))
@@ -284,8 +289,8 @@ func TestAbsentComesBackUnchanged(t *testing.T) {
 	}
 }
 
-// A record that was not found is not looked for again without a reason, and with
-// one no more often than once in a heartbeat.
+// A record that was not found is not read again without a reason, and with one at
+// most once per heartbeat.
 func TestAbsentIsReadOnce(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
 	d.show(false, member(3, "c3", 1))
@@ -300,7 +305,7 @@ func TestAbsentIsReadOnce(t *testing.T) {
 	d.wantNone(core.Get, core.MemberCell, 3)
 }
 
-// A read that failed is repeated after a moment, not at once.
+// A read that failed is retried after a back-off, not at once.
 func TestReadOfARecordFails(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 3}}, nil)
 	d.show(false, member(3, "c3", 1))
@@ -312,8 +317,8 @@ func TestReadOfARecordFails(t *testing.T) {
 	d.want(core.Get, core.MemberCell, 3)
 }
 
-// Nothing is remembered of a session that no plan names and whose record is gone.
-// Should it come again, it joins like anybody.
+// A session that no plan names, and whose record is gone, is forgotten. If it comes
+// again, it joins like any other.
 func TestForgetsWhomNobodyNames(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1}}, nil)
 	d.lead(0, nil, in(record.Left, member(2, "c2", 5)))
@@ -326,7 +331,8 @@ func TestForgetsWhomNobodyNames(t *testing.T) {
 	}
 }
 
-// The record of a member whose place is kept stays, however long it is dead.
+// The record of a member whose rows are reserved is kept, however long that member
+// is dead.
 func TestKeepsTheRecordOfAMember(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, func(cfg *core.Config) { cfg.Return = time.Hour })
 	d.lead(0, nil, in(record.Dead, member(2, "c2", 5)))
@@ -334,8 +340,8 @@ func TestKeepsTheRecordOfAMember(t *testing.T) {
 	d.wantNone(core.Delete, core.MemberCell, 2)
 }
 
-// A leader of whom no watch has shown anything is looked for. If it has no record
-// the place is free.
+// The record of a leader that no watch has shown is read. If there is none, the
+// leader's place is vacant.
 func TestLooksForItsLeader(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.wantNone(core.Get, core.PlanCell, 0)
@@ -343,7 +349,7 @@ func TestLooksForItsLeader(t *testing.T) {
 	d.want(core.Get, core.PlanCell, 0) // to claim it
 }
 
-// Who declared somebody dead knows that it is, and does not do so twice.
+// A session that has declared another dead knows that, and does not do so twice.
 func TestDeclaresOnce(t *testing.T) {
 	d := newDesk(t, 1, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.lead(0, nil, member(2, "c2", 5))
@@ -357,9 +363,9 @@ func TestDeclaresOnce(t *testing.T) {
 	}
 }
 
-// Nobody is forgotten while a call on its record is under way, though no listing
-// shows it any more: were it seen and asked for again, one answer would be taken for
-// the other's. What the answer says decides.
+// A peer with a call in flight is not forgotten, even if no listing shows it any
+// more: if it were seen and read again, one answer would be taken for the other.
+// The answer decides.
 func TestNobodyIsForgottenInTheMiddleOfACall(t *testing.T) {
 	left := func(seq uint64) *record.Member { return in(record.Left, member(2, "c2", seq)) }
 	for _, verb := range []core.Verb{core.Get, core.Delete} {
@@ -373,7 +379,7 @@ func TestNobodyIsForgottenInTheMiddleOfACall(t *testing.T) {
 		d.want(verb, core.MemberCell, 2)
 		d.after(10 * time.Second)
 		d.answer(core.List, core.MemberCell, 0, core.OK)
-		d.show(false, left(4)) // late: a reason to look, but not now
+		d.show(false, left(4)) // a stale version: a reason to read, but not during the call
 		d.after(time.Second)
 		d.wantNone(core.Get, core.MemberCell, 2)
 		if _, known := d.knows(2); !known {
@@ -390,8 +396,8 @@ func TestNobodyIsForgottenInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
-// An owner that has nothing to stop confirms a revoke by its acknowledgement
-// alone. The partition is given on at once.
+// An owner that has nothing to stop confirms a revoke by its acknowledgement alone.
+// The partition is granted to the next owner at once.
 func TestRevokeIsAcknowledged(t *testing.T) {
 	row := owned(2)
 	row.State, row.To = record.Revoking, 1
@@ -408,8 +414,8 @@ func TestRevokeIsAcknowledged(t *testing.T) {
 	}
 }
 
-// The next in line watch everybody. Once a watch has shown all there are, they
-// take notice of who comes, and whoever of them leads next need not wait for more.
+// Deputies watch all members. Once a watch has shown all of them, deputies take
+// notice of arrivals, so that the one that leads next need not wait for more.
 func TestDeputyTakesNotice(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 2}}, nil)
 	d.answer(core.Get, core.RosterCell, 0, core.OK, core.Entry{Roster: &record.Roster{Ver: 1}})
@@ -423,10 +429,10 @@ func TestDeputyTakesNotice(t *testing.T) {
 	}
 }
 
-// A deputy takes no notice of anybody before it has everybody in sight: 8 has the
-// name of 7, which is not in sight yet, and must be held until 7 is seen to beat.
-// Only the first batch of a watch of all members shows everybody, and only to
-// those who watch everybody from then on.
+// A deputy takes no notice of members before all are in sight: 8 has the name of 7,
+// which is not in sight yet, and must be held until 7 is seen to beat. Only the
+// first batch of a watch of all members shows all of them, and only to a session
+// that still watches all.
 func TestDeputyWaitsForEverybody(t *testing.T) {
 	far := []record.Session{1, 3, 4, 2, 7}
 	near := []record.Session{1, 2, 7}
@@ -458,8 +464,8 @@ func TestDeputyWaitsForEverybody(t *testing.T) {
 	}
 }
 
-// A deputy lists the members now and then, for watches do miss; the time counts
-// from when it became one.
+// A deputy lists the members every PollList, since watches miss changes; the time
+// counts from when it became a deputy.
 func TestDeputyLists(t *testing.T) {
 	d := newDesk(t, 2, &record.Plan{Leader: 1, Members: []record.Session{1, 3, 4, 2}}, nil)
 	for range 2 {

@@ -10,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// What a draft tells the planner.
+// This file describes a draft to the planner.
 
-// targets places every partition on a member of the next plan.
+// targets lets the planner choose a member of the next plan for every partition.
 func (d *draft) targets(members []record.Session) []int32 {
 	n, sc := d.n, &d.n.lead.scratch
 	sc.open, sc.parts = sc.open[:0], sc.parts[:0]
@@ -46,7 +46,7 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 	e := &n.roster.Entries[i]
 	part.Off = e.Removed || n.paused(e.Name)
 	at := r.Owner
-	if r.To != 0 { // on its way, or remembered
+	if r.To != 0 { // its target, or its remembered home
 		at = r.To
 	}
 	part.Owner = d.index(at)
@@ -63,7 +63,8 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 	return part
 }
 
-// index is the place in line of session s or of its heir.
+// index returns the index of session s, or of its heir, in the members of the next
+// plan.
 func (d *draft) index(s record.Session) int32 {
 	if p := d.n.peer(s); p != nil {
 		return p.line
@@ -80,8 +81,8 @@ func (d *draft) named(members []record.Session, name string) int32 {
 	return plan.None
 }
 
-// avoid lists who must not get the partition: by ban, or because it has just
-// given it up and somebody else can take it.
+// avoid lists the members that must not get the partition: those it is banned from,
+// and one that has just given it up, if another can take it.
 func (d *draft) avoid(id record.ID, name string, members []record.Session) []int32 {
 	n := d.n
 	var out []int32
@@ -109,8 +110,8 @@ func (d *draft) avoid(id record.ID, name string, members []record.Session) []int
 	return out
 }
 
-// limit is how many partitions a member says it can take; 0 or less, and what is
-// no number, means any number.
+// limit returns how many partitions a member takes at most, by its label "limit".
+// Zero, a negative number or no number at all means no limit.
 func limit(m *record.Member) int {
 	for _, l := range m.Labels {
 		if l.Key == "limit" {
@@ -121,8 +122,8 @@ func limit(m *record.Member) int {
 	return 0
 }
 
-// countReturns keeps, per name, how often it came back in a row without running
-// for as long as its rows would have waited.
+// countReturns counts, per name, how often a member came back in a row without
+// running for as long as its rows would have been reserved.
 func (d *draft) countReturns(members []record.Session) {
 	n := d.n
 	if n.cfg.Return == 0 {

@@ -11,25 +11,25 @@ import (
 type Timing struct {
 	Lease     time.Duration // L: how long a heartbeat is good for
 	Heartbeat time.Duration // H: how often it is renewed
-	Margin    time.Duration // M_stop: how long before the lease end work stops
+	Margin    time.Duration // M_stop: how long before the end of the lease all work stops
 	StopTime  time.Duration // how long a revoked partition may take to stop
-	Orphan    time.Duration // how long to hope without a lease
-	Grace     time.Duration // how long a partition given up stays away
-	Return    time.Duration // how long an ended member's rows wait for its name
+	Orphan    time.Duration // how long a member without a lease tries to get one before it ends
+	Grace     time.Duration // how long a partition is kept away from the member that gave it up
+	Return    time.Duration // how long the rows of an ended member are reserved for its name
 	Quiet     time.Duration // Q: the quiet time after an arrival
-	QuietMax  time.Duration // Qmax: but no longer than this
-	Guard     time.Duration // quiet after a proven death
-	Retry     time.Duration // between two tries of a failed store call
-	Step      time.Duration // between two candidates for leadership
+	QuietMax  time.Duration // Qmax: the longest quiet time, however many arrive
+	Guard     time.Duration // the quiet time after a proven death
+	Retry     time.Duration // back-off before a failed store call is retried
+	Step      time.Duration // delay between two candidates for leadership
 	Leave     time.Duration // how long a leaver waits for the plan to take its rows
-	Stuck     time.Duration // a start longer than this is a condition
+	Stuck     time.Duration // a start that takes longer is reported as stuck
 	Ask       time.Duration // how often the source is asked for its partitions
-	PollPlan  time.Duration // how often the plan is read though its watch is quiet
-	PollList  time.Duration // how often the members are listed though theirs is
+	PollPlan  time.Duration // how often the plan is read although its watch is quiet
+	PollList  time.Duration // how often the members are listed although their watch is quiet
 	Keep      time.Duration // how long an ended member's record is kept
 }
 
-// DefaultTiming is what DESIGN and the documentation quote.
+// DefaultTiming is the timing that the documentation quotes.
 func DefaultTiming() Timing { return MakeTiming(5*time.Second, 2*time.Second) }
 
 // MakeTiming derives all durations from lease and heartbeat.
@@ -55,7 +55,7 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 	}
 }
 
-// Forever, as one of the durations, means that its end never comes.
+// Forever is a duration that never ends.
 const Forever time.Duration = math.MaxInt64
 
 // W is how long a member must have been silent before it may be declared dead.
@@ -64,26 +64,28 @@ func (t Timing) W() time.Duration { return wait(t.Lease) }
 // B is the longest silence that a healthy member shows.
 func (t Timing) B() time.Duration { return gap(t.Heartbeat) }
 
-// CallTime is how long a store call may take before its outcome counts as
-// unknown: a failed heartbeat and its read-back fit into a lease.
+// CallTime is the timeout of a store call, after which its outcome counts as
+// unknown. A heartbeat that times out and its read-back fit into one lease.
 func (t Timing) CallTime() time.Duration { return (t.Lease - t.Margin - t.Heartbeat) / 2 }
 
-// wait is W: how long a record must have been seen unchanged before its session
-// may be declared dead. Lease and wait are measured on two clocks that each may
-// be 1 % off, so W = L·(1+ρ)/(1−ρ), rounded up to the next 0.1 s.
+// wait is W: how long a record must have been seen unchanged before its session may
+// be declared dead. The lease and W are measured on two clocks that may each be 1 %
+// off, so W = L·(1+ρ)/(1−ρ), rounded up to the next 0.1 s.
 func wait(lease time.Duration) time.Duration {
 	const grain = 100 * time.Millisecond
 	w := lease + lease*2/99 // (1+ρ)/(1−ρ) = 101/99
 	return (w + grain - 1) / grain * grain
 }
 
-// gap is B = H + j + δ: the longest silence a healthy member shows.
+// gap is B = H + j + δ, heartbeat interval, jitter and delay: the longest silence
+// that a healthy member shows.
 func gap(beat time.Duration) time.Duration { return beat + beat*3/10 }
 
-// delta is δ: the longest a write takes from its sender's clock to our eyes.
+// delta is δ: the longest delay between the sending of a write and its arrival at
+// an observer.
 func delta(beat time.Duration) time.Duration { return beat * 15 / 100 }
 
-// overdue is O = min(B, W − B): silence that makes a member a suspect.
+// overdue is O = min(B, W − B): the silence that makes a member a suspect.
 func overdue(m *record.Member) time.Duration {
 	b := gap(m.Beat)
 	return min(b, wait(m.Lease)-b)

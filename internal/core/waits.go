@@ -13,14 +13,14 @@ type Awaited uint8
 
 const (
 	AwaitNothing Awaited = iota
-	AwaitStop            // its owner was told to stop and has not confirmed that
+	AwaitStop            // its owner was told to stop and has not confirmed it
 	AwaitGrant           // the leader has not granted it yet
 	AwaitAck             // its owner has not applied the plan that granted it
-	AwaitStart           // its owner has started it, and the source has not confirmed that
+	AwaitStart           // its owner has started it, and the source has not confirmed it
 )
 
 // Awaits tells what row id of a plan waits for. The owner is the record of the
-// member in the row's Owner, nil if there is none.
+// row's Owner, nil if there is none.
 func Awaits(p *record.Plan, id record.ID, r *record.Row, owner *record.Member) Awaited {
 	switch {
 	case r.State == record.Revoking:
@@ -44,7 +44,8 @@ func Awaits(p *record.Plan, id record.ID, r *record.Row, owner *record.Member) A
 	return AwaitNothing
 }
 
-// An await is one row of the wait set: not yet where the plan wants it.
+// An await is one row of the wait set: a row that is not yet where the plan wants
+// it.
 type await struct {
 	id    record.ID
 	rev   uint64
@@ -52,8 +53,8 @@ type await struct {
 	stuck bool
 }
 
-// keepWaits keeps the wait set: rows revoking, free with somewhere to go, or
-// owned and not started; and since when.
+// keepWaits keeps the wait set and since when each row waits, and reports starts
+// that are stuck.
 func (n *Node) keepWaits() {
 	l := &n.lead
 	old := l.waits
@@ -79,7 +80,8 @@ func (n *Node) keepWaits() {
 	}
 }
 
-// waiting asks what a row waits for, by the records that this leader knows.
+// waiting tells whether a row waits for anything, by the records that this leader
+// knows.
 func (n *Node) waiting(id record.ID, r *record.Row) bool {
 	var owner *record.Member
 	if r.State == record.Owned {
@@ -88,13 +90,14 @@ func (n *Node) waiting(id record.ID, r *record.Row) bool {
 	return Awaits(n.plan, id, r, owner) != AwaitNothing
 }
 
-// has looks for id in a list of a record: those ascend.
+// has tells whether a list of a record contains id. Such lists ascend.
 func has(ids []record.ID, id record.ID) bool {
 	_, found := slices.BinarySearch(ids, id)
 	return found
 }
 
-// acked tells whether a member has applied a plan of p's incarnation as new as rev.
+// acked tells whether a member has applied a plan of p's incarnation that is at
+// least as new as generation rev.
 func acked(p *record.Plan, m *record.Member, rev uint64) bool {
 	// ack-belongs-to-its-revoke: An acknowledgement counts only if it is at least as new as
 	// the revoke.
@@ -112,7 +115,7 @@ func acked(p *record.Plan, m *record.Member, rev uint64) bool {
 	return m.AckGen >= rev && (m.AckInc == p.Incarnation || rule.AckOfThisIncarnation.Off())
 }
 
-// Waits is the wait set as the leader sees it.
+// Waits returns the wait set as the leader sees it.
 func (n *Node) Waits() []Wait {
 	var out []Wait
 	for _, w := range n.lead.waits {

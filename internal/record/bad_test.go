@@ -64,12 +64,12 @@ func TestGoodOnesAreGood(t *testing.T) {
 	}
 }
 
-// bad is a good record spoilt in one point.
+// bad is a valid record that was spoilt in one point.
 type bad struct {
 	x    Record
-	want string // what Encode says
-	// read is what the decoder says of the same, if not the same; "-" if there is
-	// no way to write it down.
+	want string // the error of Encode
+	// read is the decoder's error for the same record, if it is another one; "-" if
+	// such a record cannot be encoded.
 	read string
 }
 
@@ -106,7 +106,8 @@ var (
 	nForty  = `"` + long257[:40] + `"…`
 )
 
-// tooFar is what is said of a counter that nobody can have come to.
+// tooFar is the error for a counter that is too high to have been reached by
+// counting.
 func tooFar(field string, n uint64) string {
 	last := uint64(LastCount)
 	switch {
@@ -115,7 +116,7 @@ func tooFar(field string, n uint64) string {
 	case strings.HasSuffix(field, "roster"), field == "roster: ver":
 		last = LastRoster
 	}
-	return fmt.Sprintf("%s is %d, but nobody counts beyond %d: somebody else wrote this record", field, n, last)
+	return fmt.Sprintf("%s is %d, but can be at most %d: rota did not write this record", field, n, last)
 }
 
 var badRecords = []bad{
@@ -137,16 +138,16 @@ var badRecords = []bad{
 	member(tooFar("member: ack gen", 1<<64-1), "", func(m *Member) { m.AckGen = 1<<64 - 1 }),
 	plan("plan: mode 2 is unknown", "", func(p *Plan) { p.Mode = 2 }),
 	plan(`plan: server "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has 129 bytes, more than 128`, "", func(p *Plan) { p.Server = long257[:129] }),
-	plan(`plan: server "a\u200bb" holds what cannot be printed`, "", func(p *Plan) { p.Server = "a\u200bb" }),
+	plan(`plan: server "a\u200bb" contains a character that cannot be printed`, "", func(p *Plan) { p.Server = "a\u200bb" }),
 	plan(`plan: server "\xff" is not UTF-8`, "", func(p *Plan) { p.Server = "\xff" }),
-	plan("plan: sessions: entry 1 is zero, nobody", "", func(p *Plan) { p.Members[1] = 0 }),
-	plan("plan: sessions: 0000000000000001 is there twice", "", func(p *Plan) { p.Members[2] = 1 }),
+	plan("plan: sessions: entry 1 is zero, which is no session", "", func(p *Plan) { p.Members[1] = 0 }),
+	plan("plan: sessions: 0000000000000001 appears twice", "", func(p *Plan) { p.Members[2] = 1 }),
 	plan("plan: kills: 2 comes after 3, but must be sorted", "-", func(p *Plan) { p.Kills[0].ID = 3 }),
-	plan("plan: kills: 2 is there twice", "-", func(p *Plan) { p.Kills[0].ID = 2 }),
+	plan("plan: kills: 2 appears twice", "-", func(p *Plan) { p.Kills[0].ID = 2 }),
 	plan("plan: kills: id 16777216 is not below 16777216", "", func(p *Plan) { p.Kills[1].ID = 1 << 24 }),
 	plan("plan: kills: id 4 is not one of 4 rows", "", func(p *Plan) { p.Kills[1].ID = 4 }),
 	plan(`plan: returns: "c1" comes after "c2", but must be sorted`, "", func(p *Plan) { p.Returns[0].Name, p.Returns[1].Name = "c2", "c1" }),
-	plan(`plan: returns: "c1" is there twice`, "", func(p *Plan) { p.Returns[1].Name = "c1" }),
+	plan(`plan: returns: "c1" appears twice`, "", func(p *Plan) { p.Returns[1].Name = "c1" }),
 	plan("plan: returns: name is empty", "", func(p *Plan) { p.Returns[0].Name = "" }),
 	plan("plan: returns: name "+nForty+" has 129 bytes, more than 128", "", func(p *Plan) { p.Returns[1].Name = long257[:129] }),
 	row(0, "plan: row 0: state 3 is unknown", "", func(r *Row) { r.State = 3 }),
@@ -164,34 +165,34 @@ var badRecords = []bad{
 	roster("roster: partition 1: name is empty", func(x *Roster) { x.Entries[1].Name = "" }),
 	roster("roster: partition 1: name "+nForty+" has 257 bytes, more than 256", func(x *Roster) { x.Entries[1].Name = long257 }),
 	roster(`roster: partition 1: name "q\xff" is not UTF-8`, func(x *Roster) { x.Entries[1].Name = "q\xff" }),
-	roster(`roster: partition 1: name "q\n" holds a control character`, func(x *Roster) { x.Entries[1].Name = "q\n" }),
-	roster(`roster: partition 1: name "q\u0085" holds a control character`, func(x *Roster) { x.Entries[1].Name = "q\u0085" }),
+	roster(`roster: partition 1: name "q\n" contains a control character`, func(x *Roster) { x.Entries[1].Name = "q\n" }),
+	roster(`roster: partition 1: name "q\u0085" contains a control character`, func(x *Roster) { x.Entries[1].Name = "q\u0085" }),
 	roster(`roster: partition 1: name "q0" is already that of partition 0`, func(x *Roster) { x.Entries[1].Name = "q0" }),
 	roster("roster: partition 0: metadata: key is empty", func(x *Roster) { x.Entries[0].Meta[0].Key = "" }),
 	roster(`roster: partition 0: metadata: value "\xff" of "a" is not UTF-8`, func(x *Roster) { x.Entries[0].Meta[0].Value = "\xff" }),
-	roster(`roster: partition 0: metadata: "b" is there twice`, func(x *Roster) { x.Entries[0].Meta[0].Key = "b" }),
+	roster(`roster: partition 0: metadata: "b" appears twice`, func(x *Roster) { x.Entries[0].Meta[0].Key = "b" }),
 	roster(`roster: partition 0: metadata: "b" comes after "c", but must be sorted`, func(x *Roster) { x.Entries[0].Meta[0].Key = "c" }),
 	roster("roster: partition 0: metadata: 4097 bytes of keys and values, more than 4096",
 		func(x *Roster) { x.Entries[0].Meta[1].Value = strings.Repeat("v", 4097-3) }),
 
 	orders("orders: add: partition is empty", func(x *Orders) { x.Add[0] = "" }),
-	orders(`orders: remove: partition "\t" holds a control character`, func(x *Orders) { x.Remove[0] = "\t" }),
+	orders(`orders: remove: partition "\t" contains a control character`, func(x *Orders) { x.Remove[0] = "\t" }),
 	orders("orders: meta: partition is empty", func(x *Orders) { x.Meta[0].Partition = "" }),
 	orders(`orders: meta of "q0": key is empty`, func(x *Orders) { x.Meta[0].Pairs[0].Key = "" }),
 	orders(`orders: meta of "q0": 4097 bytes of keys and values, more than 4096`,
 		func(x *Orders) { x.Meta[0].Pairs[0].Value = strings.Repeat("v", 4096) }),
-	orders(`orders: meta: "q1" is there twice`, func(x *Orders) { x.Meta[0].Partition = "q1" }),
+	orders(`orders: meta: "q1" appears twice`, func(x *Orders) { x.Meta[0].Partition = "q1" }),
 	orders("orders: pins: partition is empty", func(x *Orders) { x.Pins[0].Partition = "" }),
 	orders("orders: pins: member is empty", func(x *Orders) { x.Pins[0].Member = "" }),
-	orders(`orders: pins: "q1" is there twice`, func(x *Orders) { x.Pins[0].Partition = "q1" }),
+	orders(`orders: pins: "q1" appears twice`, func(x *Orders) { x.Pins[0].Partition = "q1" }),
 	orders("orders: bans: member is empty", func(x *Orders) { x.Bans[0].Member = "" }),
-	orders(`orders: bans: "q0" from "c2" is there twice`, func(x *Orders) { x.Bans[0].Member = "c2" }),
+	orders(`orders: bans: "q0" from "c2" appears twice`, func(x *Orders) { x.Bans[0].Member = "c2" }),
 	orders(`orders: bans: "q0" from "c2" comes after "q0" from "c3", but must be sorted`, func(x *Orders) { x.Bans[0].Member = "c3" }),
 	orders(`orders: bans: "q0" from "c2" comes after "q1" from "c1", but must be sorted`, func(x *Orders) { x.Bans[0].Partition = "q1" }),
 	orders("orders: pauses: partition is empty", func(x *Orders) { x.Pauses[0] = "" }),
 	orders("orders: drains: member "+nForty+" has 129 bytes, more than 128", func(x *Orders) { x.Drains[0] = long257[:129] }),
 	orders("orders: release: partition is empty", func(x *Orders) { x.Release[0].Partition = "" }),
-	orders(`orders: log 0: who "\x1b" holds a control character`, func(x *Orders) { x.Log[0].Who = "\x1b" }),
+	orders(`orders: log 0: who "\x1b" contains a control character`, func(x *Orders) { x.Log[0].Who = "\x1b" }),
 	orders(`orders: log 0: what "\xff" is not UTF-8`, func(x *Orders) { x.Log[0].What = "\xff" }),
 	orders("orders: log 0: why "+nForty+" has 1025 bytes, more than 1024", func(x *Orders) { x.Log[0].Why = strings.Repeat("n", 1025) }),
 
@@ -202,28 +203,28 @@ var badRecords = []bad{
 	member("member: beat -2s is not between 1ns and 24h0m0s", "", func(x *Member) { x.Beat = -2 * time.Second }),
 	member("member: stopping: 1 comes after 2, but must be sorted", "-", func(x *Member) { x.Stopping = []ID{2, 1} }),
 	member("member: stopping: id 16777216 is not below 16777216", "", func(x *Member) { x.Stopping[1] = 1 << 24 }),
-	member("member: starting: 3 is there twice", "-", func(x *Member) { x.Starting = []ID{3, 3} }),
+	member("member: starting: 3 appears twice", "-", func(x *Member) { x.Starting = []ID{3, 3} }),
 	member("member: gave-up: id 16777216 is not below 16777216", "", func(x *Member) { x.GaveUp[0].ID = 1 << 24 }),
-	member("member: gave-up: 4 is there twice", "-", func(x *Member) { x.GaveUp = append(x.GaveUp, x.GaveUp...) }),
-	member(`member: gave-up 4: cause "\x00" holds a control character`, "", func(x *Member) { x.GaveUp[0].Cause = "\x00" }),
-	member("member: load: 2 is there twice", "-", func(x *Member) { x.Load[0].ID = 2 }),
+	member("member: gave-up: 4 appears twice", "-", func(x *Member) { x.GaveUp = append(x.GaveUp, x.GaveUp...) }),
+	member(`member: gave-up 4: cause "\x00" contains a control character`, "", func(x *Member) { x.GaveUp[0].Cause = "\x00" }),
+	member("member: load: 2 appears twice", "-", func(x *Member) { x.Load[0].ID = 2 }),
 	member("member: load: id 16777216 is not below 16777216", "", func(x *Member) { x.Load[1].ID = 1 << 24 }),
 	member("member: name is empty", "", func(x *Member) { x.Name = "" }),
 	member("member: name "+nForty+" has 129 bytes, more than 128", "", func(x *Member) { x.Name = long257[:129] }),
-	member(`member: host boot "\x7f" holds what cannot be printed`, "", func(x *Member) { x.Host.Boot = "\x7f" }),
+	member(`member: host boot "\x7f" contains a character that cannot be printed`, "", func(x *Member) { x.Host.Boot = "\x7f" }),
 	member("member: labels: 65 pairs, more than 64", "", func(x *Member) { x.Labels = make([]Pair, 65) }),
 	member("member: labels: key is empty", "", func(x *Member) { x.Labels[0].Key = "" }),
-	member(`member: labels: "pod" is there twice`, "", func(x *Member) { x.Labels = append(x.Labels, x.Labels...) }),
+	member(`member: labels: "pod" appears twice`, "", func(x *Member) { x.Labels = append(x.Labels, x.Labels...) }),
 	member("member: conditions: 17, more than 16", "", func(x *Member) { x.Conditions = make([]Condition, 17) }),
 	member("member: condition is empty", "", func(x *Member) { x.Conditions[0].Text = "" }),
 	member("member: condition code is empty", "", func(x *Member) { x.Conditions[0].Code = "" }),
 	member("member: condition code "+nForty+" has 65 bytes, more than 64", "", func(x *Member) { x.Conditions[0].Code = long257[:65] }),
-	member(`member: condition partition "\x00" holds a control character`, "", func(x *Member) { x.Conditions[0].Partition = "\x00" }),
+	member(`member: condition partition "\x00" contains a control character`, "", func(x *Member) { x.Conditions[0].Partition = "\x00" }),
 	member("member: condition "+nForty+" has 257 bytes, more than 256", "", func(x *Member) { x.Conditions[0].Text = long257 }),
 
 	{&History{Plans: []Past{{Causes: []Cause{{Why: "\xff"}}}}}, `history: entry 0: cause "\xff" is not UTF-8`, ""},
 	{&History{Plans: []Past{{Causes: []Cause{{Why: ""}}}}}, `history: entry 0: cause is empty`, ""},
-	{&History{Plans: []Past{{Causes: []Cause{{Why: "died", Members: []string{"\n"}}}}}}, `history: entry 0: member of a cause "\n" holds a control character`, ""},
+	{&History{Plans: []Past{{Causes: []Cause{{Why: "died", Members: []string{"\n"}}}}}}, `history: entry 0: member of a cause "\n" contains a control character`, ""},
 }
 
 func TestBadRecordsAreRefused(t *testing.T) {
@@ -259,7 +260,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// Doubles are found by a hash table or, among very many, by sorting.
+// Duplicates are found by a hash table or, among very many sessions, by sorting.
 func TestManyMembersAreUnique(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 1000, 4096, 4097, 20_000} {
 		p := &Plan{Gen: 1, Term: 1}
@@ -270,14 +271,14 @@ func TestManyMembersAreUnique(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Members = append(p.Members, p.Members[n/2])
-		want := fmt.Sprintf("plan: sessions: %v is there twice", p.Members[n/2])
+		want := fmt.Sprintf("plan: sessions: %v appears twice", p.Members[n/2])
 		if _, err := DecodePlan(p.Append(nil)); fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
 
-// raw writes a record by hand, byte by byte where need be.
+// raw writes a record by hand, byte by byte where necessary.
 func raw(k kind, parts ...any) []byte {
 	w := write(nil, k)
 	for _, p := range parts {
@@ -291,7 +292,7 @@ func raw(k kind, parts ...any) []byte {
 	return w.b
 }
 
-// rawPlan writes a plan whose head is good: incarnation 6, gen 8, members 1 and 2.
+// rawPlan writes a plan with a valid head: incarnation 6, gen 8, members 1 and 2.
 func rawPlan(parts ...any) []byte {
 	p := &Plan{Incarnation: 6, Gen: 8, Term: 1, Members: []Session{1, 2}}
 	b := p.Append(nil)
@@ -355,7 +356,7 @@ func TestBadBytesAreRefused(t *testing.T) {
 		{rawPlan(0, 3, states, owners, "\x01\x03\x00\x01\x02\x00\x01", counters, olders, revs), kindPlan, "plan: to column: not in its smaller form"},
 		{rawPlan(0, 3, states, owners, "\x01\x01\x03\x00\x01", counters, olders, revs), kindPlan, "plan: to column: row 3 is out of order, or not one of 3 rows"},
 		{rawPlan(0, 3, states, owners, "\x01\x02\x01\x01\x00\x01", counters, olders, revs), kindPlan, "plan: to column: row 1 is out of order, or not one of 3 rows"},
-		{rawPlan(0, 3, states, owners, "\x01\x01\x02\x00\x00", counters, olders, revs), kindPlan, "plan: to column: a row is named for nothing"},
+		{rawPlan(0, 3, states, owners, "\x01\x01\x02\x00\x00", counters, olders, revs), kindPlan, "plan: to column: a row is listed with the value 0"},
 		{rawPlan(0, 3, states, owners, tos, "\x00\x80\x80\x80\x80\x10", olders, revs), kindPlan, "plan: counter column: 4294967296 is above 4294967295, the most it can be"},
 		{rawPlan(0, 3, states, owners, tos, "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x01\x00", olders, revs), kindPlan, "plan: counter column: 18446744073709551615 is above 4294967295, the most it can be"},
 		{rawPlan(0, 3, states, owners, tos, counters, "\x00\x00\x07", revs), kindPlan, "plan: older column: 7 is above 6, the most it can be"},

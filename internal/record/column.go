@@ -6,14 +6,15 @@ import (
 	"math/bits"
 )
 
-// A column is one number per row in frame of reference: base is the smallest of
-// them, each row keeps what it has above base in width little-endian bytes, and
-// width is the least that serves; none if all are equal. Fixed width is what lets
-// a member look at its own rows only.
+// A column holds one number per row in frame-of-reference encoding: base is the
+// smallest number, and each row stores its distance from base in width
+// little-endian bytes. The width is the least that is enough; it is 0 if all
+// numbers are equal. Because the width is fixed, a member can read its own rows
+// only.
 //
-// Scans go entry by entry. Scans of 8 bytes at once open a plan of 10,000 rows in
-// 30 µs instead of 75 µs (BenchmarkOpenMine), which a member gains once per plan:
-// too little for 47 lines of masks.
+// Scans go entry by entry. Scans of 8 bytes at once would open a plan of 10,000
+// rows in 30 µs instead of 75 µs (BenchmarkOpenMine), once per plan and member: too
+// little for 47 lines of masks.
 type column struct {
 	base  uint64
 	rows  int
@@ -32,9 +33,9 @@ func (c *column) at(i int) uint64 {
 	return c.base + load(c.data, i*c.width, c.width, c.mask)
 }
 
-// load reads the entry of a column's data that starts at off. Everywhere but at
-// the very end that is one load of 8 bytes, whatever the width. (No method: in the
-// loops below the compiler would fetch the fields anew for each row.)
+// load reads the entry of a column's data that starts at off. Except at the very
+// end that is one load of 8 bytes, whatever the width. It is not a method, because
+// in the loops below the compiler would then reload the fields for each row.
 func load(data []byte, off, width int, mask uint64) uint64 {
 	if off+8 <= len(data) {
 		return binary.LittleEndian.Uint64(data[off:]) & mask
@@ -49,7 +50,7 @@ func last(entry []byte) (v uint64) {
 	return v
 }
 
-// tight says whether base and width are the only right ones: some entry is zero,
+// tight tells whether base and width are the canonical ones: some entry is zero,
 // and some entry needs its highest byte.
 func (c *column) tight() (base, width bool) {
 	if c.width == 0 {
@@ -63,7 +64,7 @@ func (c *column) tight() (base, width bool) {
 	return base, width
 }
 
-// within says that no entry is above limit.
+// within tells whether no entry is above limit.
 func (c *column) within(limit uint64) bool {
 	if c.mask <= limit {
 		return true
@@ -76,7 +77,7 @@ func (c *column) within(limit uint64) bool {
 	return top <= limit
 }
 
-// find returns the first row from i on that has v, or rows if none has.
+// find returns the first row from i on whose number is v, or rows if there is none.
 func (c *column) find(v uint64, i int) int {
 	v -= c.base
 	if v > c.mask {
@@ -108,8 +109,8 @@ func (w *writer) packed(values []uint64, base uint64, width int) {
 	}
 }
 
-// column reads a column of rows > 0 numbers up to limit, and refuses any but its
-// one encoding.
+// column reads a column of rows > 0 numbers up to limit, and refuses any encoding
+// but the canonical one.
 func (r *reader) column(field string, rows int, limit uint64) (c column) {
 	width := int(r.byte(field))
 	if width > 8 {
@@ -133,8 +134,8 @@ func (r *reader) column(field string, rows int, limit uint64) (c column) {
 	return c
 }
 
-// top is the largest number, for a message: one that overflows is shown as the
-// largest there is.
+// top returns the largest number, for an error message. A number that overflows
+// counts as the largest uint64.
 func (c *column) top() (top uint64) {
 	for i := range c.rows {
 		v := c.at(i)

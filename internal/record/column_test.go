@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Columns read 8 bytes for each entry, whatever its width, and say what the
-// entries were.
+// Columns read 8 bytes for each entry, whatever its width, and return the numbers
+// that were written.
 func TestColumnsAgreeWithTheirEntries(t *testing.T) {
 	for seed := range uint64(20_000) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
@@ -16,7 +16,7 @@ func TestColumnsAgreeWithTheirEntries(t *testing.T) {
 		least := rnd.Uint64() >> rnd.IntN(64)
 		for i := range entries {
 			v := rnd.Uint64() >> rnd.IntN(64)
-			if rnd.IntN(4) > 0 { // most alike, so that limits and doubles are met
+			if rnd.IntN(4) > 0 { // most of them alike, so that limits and duplicates occur
 				v = least + rnd.Uint64N(3)
 			}
 			entries[i] = v & (1<<(8*width) - 1)

@@ -39,7 +39,8 @@ func fuzz(f *testing.F, k kind, more func(*testing.T, []byte)) {
 	})
 }
 
-// compareForms checks that the lazy form of a plan answers as the full one.
+// compareForms checks that the lazy form of a plan gives the same answers as the
+// full one.
 func compareForms(t *testing.T, lazy, full *Plan) {
 	t.Helper()
 	if lazy.Rows != nil || full.Rows == nil && full.Len() > 0 {
@@ -84,7 +85,7 @@ func TestFormsAgree(t *testing.T) {
 }
 
 // A copy of a lazy plan may be given other members, another incarnation or rows of
-// its own: its old rows stay what they were.
+// its own: the old rows do not change.
 func TestLazyCopyKeepsItsRows(t *testing.T) {
 	b := churn().Append(nil)
 	lazy, err := OpenPlan(b)

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Give changes the orders as one command of an operator says, and tells whether
-// anything is different now. What x held before is not written to: others may
-// still read it.
+// Give applies one command of an operator to the orders, and tells whether it
+// changed anything. Lists that x had before are not written to: others may still
+// read them.
 func (x *Orders) Give(verb string, args ...string) (changed bool, err error) {
 	v, known := verbs[verb]
 	if !known {
 		return false, fmt.Errorf("unknown order %q; there are %s", verb, strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 	}
 	if len(args) < v.least || len(args) > v.most {
-		return false, fmt.Errorf("%s wants %s, not %q", verb, cmp.Or(v.wants, "nothing"), args)
+		return false, fmt.Errorf("%s takes %s, not %q", verb, cmp.Or(v.takes, "no arguments"), args)
 	}
 	was := x.Append(nil)
 	if err := v.do(x, args); err != nil {
@@ -31,7 +31,7 @@ func (x *Orders) Give(verb string, args ...string) (changed bool, err error) {
 const many = 1 << 20
 
 var verbs = map[string]struct {
-	wants       string
+	takes       string
 	least, most int
 	do          func(x *Orders, args []string) error
 }{
@@ -44,7 +44,7 @@ var verbs = map[string]struct {
 	"pin":     {"a partition and a member", 2, 2, pin},
 	"unpin":   {"partitions", 1, many, unpin},
 	"ban":     {"a partition and members", 2, many, ban},
-	"unban":   {"a partition and, unless all are meant, members", 1, many, unban},
+	"unban":   {"a partition and, unless all its bans are meant, members", 1, many, unban},
 	"freeze":  {"", 0, 0, func(x *Orders, _ []string) error { x.Freeze = true; return nil }},
 	"thaw":    {"", 0, 0, func(x *Orders, _ []string) error { x.Freeze = false; return nil }},
 	"set":     {"a partition and KEY=VALUE", 2, many, set},
@@ -98,7 +98,8 @@ func ban(x *Orders, args []string) error {
 	return nil
 }
 
-// unban lifts what keeps a partition from the members named, or from anybody.
+// unban lifts the bans of a partition from the members named, or all of its bans if
+// none is named.
 func unban(x *Orders, args []string) error {
 	p, members := args[0], args[1:]
 	x.Bans = slices.DeleteFunc(slices.Clone(x.Bans), func(b Pin) bool {
@@ -111,7 +112,7 @@ func byPartition(a, b Pin) int {
 	return cmp.Or(strings.Compare(a.Partition, b.Partition), strings.Compare(a.Member, b.Member))
 }
 
-// set sets metadata; KEY= takes a key away.
+// set sets metadata of a partition; KEY= removes a key.
 func set(x *Orders, args []string) error {
 	meta := slices.Clone(x.Meta)
 	i, found := slices.BinarySearchFunc(meta, args[0], func(m Meta, p string) int { return strings.Compare(m.Partition, p) })
@@ -138,8 +139,8 @@ func set(x *Orders, args []string) error {
 	return nil
 }
 
-// Fit tells whether the partitions of r, with what x orders for them, still make
-// a roster that can be written.
+// Fit tells whether the partitions of r, with the partitions and metadata that x
+// orders, still make a roster that can be written.
 func (x *Orders) Fit(r *Roster) error {
 	next := &Roster{Ver: r.Ver, Entries: slices.Clone(r.Entries)}
 	at := make(map[string]int, len(next.Entries))

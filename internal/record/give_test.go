@@ -69,15 +69,15 @@ func TestGive(t *testing.T) {
 func TestGiveRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"halt q1":        `unknown order "halt"; there are add, ban, drain`,
-		"pause":          "pause wants partitions",
-		"pin q1":         `pin wants a partition and a member, not ["q1"]`,
-		"pin q1 c1 c2":   "pin wants a partition and a member",
-		"ban q1":         "ban wants a partition and members",
-		"freeze q1":      "freeze wants nothing",
-		"set q1":         "set wants a partition and KEY=VALUE",
+		"pause":          "pause takes partitions",
+		"pin q1":         `pin takes a partition and a member, not ["q1"]`,
+		"pin q1 c1 c2":   "pin takes a partition and a member",
+		"ban q1":         "ban takes a partition and members",
+		"freeze q1":      "freeze takes no arguments",
+		"set q1":         "set takes a partition and KEY=VALUE",
 		"set q1 a=1 b":   `set q1: "b": want KEY=VALUE`,
 		"set q1 =1":      `set q1: "=1": want KEY=VALUE`,
-		"unban":          "unban wants",
+		"unban":          "unban takes",
 		"partitions add": "unknown order",
 	} {
 		x, words := Orders{Pauses: []string{"q9"}}, strings.Fields(line)
@@ -91,7 +91,7 @@ func TestGiveRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is ordered, and in whatever order, can be written down and read back.
+// Any sequence of orders gives a record that can be written and read back.
 func TestWhatIsGivenIsValid(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all, names := slices.Sorted(maps.Keys(verbs)), strings.Fields("a b c d e")

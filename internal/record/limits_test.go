@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestEveryRecordFits: as many partitions as a roster may name make no record
-// that a store would not take, whatever happens to them.
+// TestEveryRecordFits: with as many partitions as a roster may name, every record
+// fits into a store's value, whatever happens to the partitions.
 func TestEveryRecordFits(t *testing.T) {
 	plan := &Plan{Incarnation: 1 << 31, Gen: 1 << 40, Write: 1, Decided: 1, Server: strings.Repeat("s", maxIdentity), Term: 1, Leader: 1, ID: 1 << 40, Roster: 1 << 60, Orders: 1 << 60}
 	for i := range 2000 {
@@ -61,8 +61,8 @@ func TestARosterHasALimit(t *testing.T) {
 	}
 }
 
-// TestOrdersFitTheRoster: what could not be written down is noticed where it is
-// ordered.
+// TestOrdersFitTheRoster: an order that would make the roster too large is refused
+// when it is given.
 func TestOrdersFitTheRoster(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	r := &Roster{Ver: 1, Entries: []Partition{{Name: "a", Meta: []Pair{{"from", long}}}, {Name: "b"}}}
@@ -71,7 +71,7 @@ func TestOrdersFitTheRoster(t *testing.T) {
 		ok   bool
 	}{
 		{[]string{"b", "note=" + long}, true},
-		{[]string{"a", "from=" + long}, true}, // in the place of what is there
+		{[]string{"a", "from=" + long}, true}, // replaces the value that is there
 		{[]string{"a", "note=" + long}, false},
 		{[]string{"c", "note=" + long}, true},
 	} {

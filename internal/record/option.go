@@ -6,15 +6,17 @@ import (
 	"sort"
 )
 
-// An option is a column of numbers that are zero in most rows, or in none. It
-// names the rows above zero, unless a plain column is as small or smaller.
+// An option is a column of numbers that are zero in most rows, or in none. Its
+// sparse form lists only the rows above zero; it is used if it is smaller than a
+// plain column.
 type option struct {
 	column // of all rows or, if sparse, of those in ids
 	sparse bool
 	ids    column // ascending; one for each entry of the column
 }
 
-// at binary-searches a sparse option; each is for those who want all rows.
+// at returns the number of row i. In a sparse option it takes a binary search: each
+// is for callers that want all rows.
 func (o *option) at(i int) uint64 {
 	if !o.sparse {
 		return o.column.at(i)
@@ -26,7 +28,7 @@ func (o *option) at(i int) uint64 {
 	return 0
 }
 
-// each calls f with every row above zero.
+// each calls f for every row above zero.
 func (o *option) each(f func(i int, v uint64)) {
 	for k := range o.rows {
 		v, i := o.column.at(k), k
@@ -39,9 +41,9 @@ func (o *option) each(f func(i int, v uint64)) {
 	}
 }
 
-// A shape is what decides how an option is written.
+// A shape holds the facts that decide in which form an option is written.
 type shape struct {
-	rows, n        int    // how many there are, and how many above zero
+	rows, n        int    // how many rows there are, and how many above zero
 	lo, top, least uint64 // smallest, largest, smallest above zero
 }
 
@@ -58,7 +60,7 @@ func idWidth(rows int) int { return bytesFor(uint64(rows - 1)) }
 
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-// option writes one byte for the form, then the form that the shape decides.
+// option writes one byte for the form, then the numbers in that form.
 func (w *writer) option(values []uint64) {
 	s := shape{rows: len(values), lo: math.MaxUint64, least: math.MaxUint64}
 	var ids, above []uint64
@@ -91,7 +93,8 @@ func (r *reader) option(field string, rows int, limit uint64) (o option) {
 	switch {
 	case r.err != nil:
 	case !o.sparse && o.base > 0:
-		// Every row is above zero: to name them all is never smaller.
+		// Every row is above zero: the sparse form, which would list them all, is
+		// never smaller.
 	case o.shape(rows).sparse() != o.sparse:
 		r.fail("%s column: not in its smaller form", field)
 	}
@@ -118,11 +121,11 @@ func (r *reader) sparse(field string, o *option, rows int, limit uint64) {
 		next = id + 1
 	}
 	if o.base == 0 {
-		r.fail("%s column: a row is named for nothing", field)
+		r.fail("%s column: a row is listed with the value 0", field)
 	}
 }
 
-// shape is that of a decoded option.
+// shape returns the shape of a decoded option.
 func (o *option) shape(rows int) shape {
 	s := shape{rows: rows, lo: o.base, least: math.MaxUint64}
 	if o.rows < rows {
@@ -133,7 +136,7 @@ func (o *option) shape(rows int) shape {
 	for range o.rows {
 		v := base + load(data, off, width, mask)
 		off += width
-		zeros += (v - 1) &^ v >> 63 // 1 if zero; no branch, as nobody could foresee it
+		zeros += (v - 1) &^ v >> 63 // 1 if v is zero; no branch, because it could not be predicted
 		s.top, s.least = max(s.top, v), min(s.least, v-1)
 	}
 	s.n = o.rows - int(zeros)

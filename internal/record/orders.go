@@ -114,7 +114,7 @@ func (x *Orders) checkBans() error {
 		a, b := x.Bans[i-1], x.Bans[i]
 		switch c := cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Member, b.Member)); {
 		case c == 0:
-			return fmt.Errorf("bans: %q from %q is there twice", b.Partition, b.Member)
+			return fmt.Errorf("bans: %q from %q appears twice", b.Partition, b.Member)
 		case c > 0:
 			return fmt.Errorf("bans: %q from %q comes after %q from %q, but must be sorted",
 				b.Partition, b.Member, a.Partition, a.Member)

@@ -110,8 +110,8 @@ func (p *Plan) Full() *Plan {
 	return &full
 }
 
-// lazy says that cols has the rows. Whoever copies a lazy plan and gives the copy
-// rows means those.
+// lazy tells whether the rows are still encoded in cols. A copy of a lazy plan that
+// was given Rows is not lazy: those count.
 func (p *Plan) lazy() bool { return p.Rows == nil && p.cols != nil }
 
 // OwnRow is a row together with its partition.
@@ -185,8 +185,8 @@ func (x *Plan) checkHead() error {
 	return sorted("returns", x.Returns, func(t Return) string { return t.Name })
 }
 
-// checkRow checks a row against the plan. Its owner need not be a member: the
-// owner may be dead, and To a session that ended.
+// checkRow checks a row against the plan. Neither Owner nor To has to be a member:
+// the owner may be dead, and To may be a session that has ended.
 func (x *Plan) checkRow(r *Row) error {
 	switch {
 	case r.State > Revoking:
@@ -209,12 +209,12 @@ func (x *Plan) checkRow(r *Row) error {
 	return nil
 }
 
-// unique checks that no session is zero or there twice. Members do this for every
-// plan, so for any usual number it is a hash table; beyond, where an ill-willed
-// choice of sessions could make that slow, it is a sort.
+// unique checks that no session is zero or appears twice. Members check every plan,
+// so for usual numbers it uses a hash table; for more, where an attacker could
+// choose sessions that make a hash table slow, it sorts.
 func unique(sessions []Session) error {
 	if slices.Contains(sessions, 0) {
-		return fmt.Errorf("sessions: entry %d is zero, nobody", slices.Index(sessions, 0))
+		return fmt.Errorf("sessions: entry %d is zero, which is no session", slices.Index(sessions, 0))
 	}
 	if len(sessions) > 1<<12 {
 		list := slices.Clone(sessions)
@@ -225,12 +225,12 @@ func unique(sessions []Session) error {
 	for 1<<(64-shift) < 2*len(sessions) {
 		shift--
 	}
-	slots := make([]uint16, 1<<(64-shift)) // place in sessions from 1
+	slots := make([]uint16, 1<<(64-shift)) // index in sessions plus 1; 0 is an empty slot
 	for n, s := range sessions {
 		i := int(uint64(s) * 0x9e3779b97f4a7c15 >> shift)
 		for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {
 			if sessions[slots[i]-1] == s {
-				return fmt.Errorf("sessions: %v is there twice", s)
+				return fmt.Errorf("sessions: %v appears twice", s)
 			}
 		}
 		slots[i] = uint16(n + 1)

@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// The sizes the design promises: 10 000 partitions on 1000 members.
+// These are the sizes that the design promises: 10 000 partitions on 1000 members.
 const (
 	bigRows    = 10_000
 	bigMembers = 1000
 	bigLimit   = 100_000 // bytes
 )
 
-// settled is a large plan at rest: everything owned, tokens spread over 200 values
-// and revs over 60 000.
-func settled() *Plan {
+// atRest is a large plan at rest: every row is owned, tokens are spread over 200
+// values and revs over 60 000.
+func atRest() *Plan {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	p := &Plan{
 		Incarnation: 29_000_000, Gen: 1_000_000, Write: rnd.Uint64(), Decided: 999_999,
@@ -36,9 +36,9 @@ func settled() *Plan {
 	return p
 }
 
-// burst is the largest plan there is: every row revoked for someone else.
+// burst is the largest plan there is: every row is revoked and has another target.
 func burst() *Plan {
-	p := settled()
+	p := atRest()
 	for i := range p.Rows {
 		p.Rows[i].State = Revoking
 		p.Rows[i].To = p.Members[(i*7+1)%bigMembers]
@@ -46,10 +46,10 @@ func burst() *Plan {
 	return p
 }
 
-// churn has a bit of everything: 400 of the owners are no members any more, some
-// rows are free, paused or never granted, some tokens of an older incarnation.
+// churn has a bit of everything: 400 of the owners are no longer members, some rows
+// are free, paused or never granted, some tokens are of an older incarnation.
 func churn() *Plan {
-	p := settled()
+	p := atRest()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	p.Members = p.Members[400:]
 	for i := range p.Rows {
@@ -71,7 +71,7 @@ func churn() *Plan {
 var bigPlans = []struct {
 	name string
 	make func() *Plan
-}{{"settled", settled}, {"burst", burst}, {"churn", churn}}
+}{{"at rest", atRest}, {"burst", burst}, {"churn", churn}}
 
 func TestBigPlansStaySmall(t *testing.T) {
 	for _, c := range bigPlans {
@@ -81,7 +81,7 @@ func TestBigPlansStaySmall(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		t.Logf("%s: %d bytes", c.name, len(b))
-		if len(b) >= bigLimit && c.name != "churn" { // of churn no size is promised
+		if len(b) >= bigLimit && c.name != "churn" { // no size is promised for churn
 			t.Errorf("%s: %d bytes, want less than %d", c.name, len(b), bigLimit)
 		}
 		if q, err := DecodePlan(b); err != nil || !reflect.DeepEqual(p, q) {
@@ -107,7 +107,8 @@ func TestForeignRowsAllocateNothing(t *testing.T) {
 			t.Fatalf("%s: nothing is mine", c.name)
 		}
 		// The reader, the plan, its columns, the server's name, the sessions, the
-		// table that finds doubles, and the marks of sessions that are no members.
+		// hash table that finds duplicates, and the marks of sessions that are no
+		// members.
 		if allocs > 7 {
 			t.Errorf("%s: %v allocations for %d rows, want at most 7", c.name, allocs, p.Len())
 		}

@@ -1,12 +1,11 @@
-// Package record holds the records that members of a group share through the
-// store, and their encoding.
+// Package record holds the records that members of a group share through the store,
+// and their encoding.
 //
 // Each record is one compare-and-set cell. The leader writes Plan, Roster and
-// History; operators write Orders; each member writes its own Member record and
-// nobody writes another's, except to declare it evicted or dead. A record that
-// has been read or written is never changed in place: whoever wants another one
-// makes a copy. That is what lets the core, its clones and a simulated store
-// share them without locks.
+// History; operators write Orders; each member writes its own Member record and no
+// other member's, except to declare it evicted or dead. A record that has been read
+// or written is never changed in place: changes are made in a copy. So the core,
+// its clones and a simulated store share records without locks.
 package record
 
 import (
@@ -18,12 +17,12 @@ import (
 // comes back; the member's name is only a label. Zero means nobody.
 type Session uint64
 
-// An ID is a partition's place in the roster and in the plan's rows. One name
-// has one ID for ever; IDs are neither reused nor shifted.
+// An ID is a partition's index in the roster and in the plan's rows. One name has
+// one ID for ever; IDs are neither reused nor shifted.
 type ID uint32
 
-// A Token fences one ownership of one partition: the incarnation of the store in
-// the high 32 bits, a counter that grows with every grant in the low ones. A
+// A Token fences one ownership of one partition: the high 32 bits are the
+// incarnation of the store, the low ones a counter that grows with every grant. A
 // sink that refuses lower tokens refuses every former owner.
 type Token uint64
 
@@ -35,24 +34,25 @@ func MakeToken(incarnation, counter uint32) Token {
 func (t Token) Incarnation() uint32 { return uint32(t >> 32) }
 func (t Token) Counter() uint32     { return uint32(t) }
 
-// What counts up in a record can be counted on from for ever, or it is not read:
-// nobody has come to these by counting, and whoever took one for true could not
-// write the next.
+// These are the highest values of the numbers that count up in records. No group
+// reaches them by counting. A record with a higher one is refused, since a member
+// that accepted it could not count on.
 const (
 	LastCount       = 1 << 62               // generations, terms, versions, sequence numbers
 	LastIncarnation = 1<<32 - 1<<20         // they follow the wall clock, see Config.Era of the core
 	LastRoster      = LastIncarnation << 32 // a roster's version begins with the incarnation
 )
 
-// counted refuses a number that nobody can have come to.
+// counted refuses a number that is too high to have been reached by counting.
 func counted(field string, n, last uint64) error {
 	if n > last {
-		return fmt.Errorf("%s is %d, but nobody counts beyond %d: somebody else wrote this record", field, n, last)
+		return fmt.Errorf("%s is %d, but can be at most %d: rota did not write this record", field, n, last)
 	}
 	return nil
 }
 
-// numbered refuses a version that nobody has written: none is like 0.
+// numbered refuses a version that no writer uses: 0, which stands for no record, or
+// one that is too high.
 func numbered(ver, last uint64) error {
 	if ver == 0 {
 		return fmt.Errorf("ver is 0, but starts at 1")
@@ -62,7 +62,7 @@ func numbered(ver, last uint64) error {
 
 func incarnation(field string, n uint32) error { return counted(field, uint64(n), LastIncarnation) }
 
-// Mode says how a plan changes hands.
+// Mode tells how partitions change hands.
 type Mode uint8
 
 const (
@@ -70,7 +70,7 @@ const (
 	Eager                   // everything stops before anything starts
 )
 
-// RowState is where a partition is between two owners.
+// RowState is the state of a partition on its way from one owner to the next.
 type RowState uint8
 
 const (
@@ -79,7 +79,7 @@ const (
 	Revoking                 // Owner was told to stop and has not confirmed
 )
 
-// Reason says why a row is as it is, where the state alone does not.
+// Reason tells why a row is in its state, where the state alone does not.
 type Reason uint8
 
 const (
@@ -91,12 +91,12 @@ const (
 	Unplaced           // nobody may take it: bans, limits, drains
 )
 
-// A Row is one partition's line in the plan.
+// A Row is the entry of one partition in the plan.
 type Row struct {
 	State  RowState
 	Reason Reason
 	Owner  Session // zero when Free
-	To     Session // who gets it next; of a paused row its home
+	To     Session // the next owner; for a paused row its home
 	Token  Token   // of the newest grant, in every state
 	Rev    uint64  // generation of the write that last changed State
 }
@@ -108,14 +108,14 @@ type Plan struct {
 	Write       uint64 // random: tells two writes of one Gen apart
 	Decided     uint64 // Gen of the newest write that was more than a claim of leadership
 	Server      string // the store server's identity, where it has one
-	Hold        bool   // nothing is granted until the present leader has waited
+	Hold        bool   // nothing is granted until the present leader has waited for all old leases
 	Term        uint64 // grows with every leader
 	Leader      Session
-	ID          uint64 // of the plan; advancing it keeps the ID
+	ID          uint64 // of the plan; writes that only free and grant rows keep it
 	Mode        Mode
 	Roster      uint64    // Ver of the roster it obeys
 	Orders      uint64    // Ver of the orders it obeys
-	Members     []Session // in joining order, stand-bys included
+	Members     []Session // in joining order, standbys included
 	Kills       []Kill    // by ID
 	Returns     []Return  // by Name
 	Rows        []Row     // by partition ID; nil in the lazy form, see OpenPlan
@@ -130,7 +130,8 @@ type Kill struct {
 	Last  Session // the newest owner counted
 }
 
-// A Return counts how often a name came back in a row without running long.
+// A Return counts how often a member of this name came back in a row without
+// running long.
 type Return struct {
 	Name  string
 	Count uint32
@@ -152,11 +153,12 @@ type Partition struct {
 // A Pair is one key with its value.
 type Pair struct{ Key, Value string }
 
-// Orders are what operators want. Names, not sessions: an order outlives both.
+// Orders are what operators want. They use names, not sessions and IDs, because an
+// order outlives both.
 type Orders struct {
 	Ver     uint64
 	Add     []string // partitions the source does not list
-	Remove  []string // partitions to let go
+	Remove  []string // partitions to remove
 	Meta    []Meta   // by Partition
 	Pins    []Pin    // by Partition
 	Bans    []Pin    // by Partition, then Member
@@ -184,7 +186,7 @@ type Release struct {
 	Kills     uint32
 }
 
-// An Order is one line of the orders' log: for people only.
+// An Order is one entry of the orders' log, for people only.
 type Order struct {
 	At             int64 // wall clock, Unix milliseconds
 	Who, What, Why string
@@ -195,7 +197,7 @@ type MemberState uint8
 
 const (
 	Live    MemberState = iota
-	Leaving             // wants its partitions taken, then leaves
+	Leaving             // it leaves when the plan has taken its partitions
 	Evicted             // the leader gave up on it; it may still be running
 	Dead                // it cannot be running under its lease any more
 	Left                // it stopped everything and said so
@@ -204,7 +206,7 @@ const (
 // Ended tells whether a session in this state can no longer run anything.
 func (s MemberState) Ended() bool { return s == Dead || s == Left }
 
-// A Member is what one session says of itself. Writing it is its heartbeat.
+// A Member is the record of one session. Each write of it is a heartbeat.
 type Member struct {
 	Session  Session
 	State    MemberState
@@ -217,8 +219,8 @@ type Member struct {
 	Starting []ID          // started, not confirmed by the source yet; sorted
 	GaveUp   []GaveUp      // by ID
 	Bug      uint64        // of a leader that ended on a bug: the plan's Decided then
-	Proof    bool          // dead by the kernel's word, not by silence
-	// Returning: its name means to come back soon.
+	Proof    bool          // DEAD by a proof that its process is gone, not by silence
+	// Returning tells that the member means to come back soon.
 	Returning bool
 	Load      []Load // by ID
 	Name      string
@@ -230,28 +232,29 @@ type Member struct {
 	Conditions []Condition
 }
 
-// A Condition is something that a person should know of a member. Its code is a
+// A Condition is something that a person should know about a member. Its code is a
 // fact that programs may compare, its text is for people only.
 type Condition struct {
 	Code      string
-	Partition string // that it is about, if it is about one
+	Partition string // the partition that it concerns, if it concerns one
 	Text      string
 }
 
-// GaveUp is one ownership its owner returned unasked.
+// GaveUp is one ownership that its owner ended without being asked.
 type GaveUp struct {
 	ID    ID
 	Token Token
 	Cause string
 }
 
-// Load is what a member handled of one partition since the session began.
+// Load counts the messages of one partition that a member has handled since its
+// session began.
 type Load struct {
 	ID      ID
 	Handled uint64
 }
 
-// Host says where the process runs, precisely enough for a guard to prove its
+// Host tells where the process runs, precisely enough for a guard to prove its
 // death.
 type Host struct {
 	Boot      string // boot id
@@ -260,12 +263,13 @@ type Host struct {
 	Namespace uint64 // pid namespace
 }
 
-// History is the newest plans with causes and cost, oldest first: for people.
+// History lists the newest plans with their causes and cost, oldest first, for
+// people only.
 type History struct {
 	Plans []Past
 }
 
-// Past is one line of the history.
+// Past is one entry of the history.
 type Past struct {
 	ID, Gen uint64
 	At      int64 // wall clock, Unix milliseconds
@@ -277,6 +281,6 @@ type Past struct {
 // A Cause is one reason for a plan.
 type Cause struct {
 	Why     string   // joined, died, orders, …
-	Members []string // some of those it is about, by name
-	More    uint32   // how many others there are
+	Members []string // names of some of the members concerned
+	More    uint32   // how many other members are concerned
 }

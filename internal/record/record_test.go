@@ -52,8 +52,8 @@ func TestRandomRecordsComeBack(t *testing.T) {
 	}
 }
 
-// No byte is without meaning: a record with one byte changed is refused, or it is
-// another record with this very encoding. Neither does anything cut short pass.
+// Every byte has a meaning: a record with one byte changed is refused, or is
+// another record with this very encoding. A record that is cut short is refused.
 func TestEveryByteCounts(t *testing.T) {
 	for _, k := range kinds {
 		for seed := range uint64(40) {
@@ -71,7 +71,7 @@ func TestEveryByteCounts(t *testing.T) {
 	}
 }
 
-// checkDecoding checks what must hold for any bytes whatever.
+// checkDecoding checks what must hold for any bytes.
 func checkDecoding(t *testing.T, k kind, b []byte) {
 	t.Helper()
 	x, err := decode(k, b)
@@ -90,7 +90,8 @@ func checkDecoding(t *testing.T, k kind, b []byte) {
 	}
 }
 
-// A short record that speaks of a million entries must not make us allocate them.
+// A short record that claims a million entries must not make the reader allocate
+// them.
 func TestShortInputsAllocateLittle(t *testing.T) {
 	million := []byte{0xff, 0xff, 0x3f}
 	for _, k := range kinds {
@@ -141,7 +142,8 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// random makes valid records. Numbers are of every magnitude, lists mostly short.
+// random makes valid records. Its numbers are of every magnitude, its lists mostly
+// short.
 type random struct{ *rand.Rand }
 
 func (r random) record(k kind) Record {
@@ -184,7 +186,8 @@ func some[T any](r random, one func() T) (list []T) {
 	return list
 }
 
-// keyed makes a list sorted by a key that make sets to the word it is given.
+// keyed makes a list that is sorted by a key, which one sets to the word it is
+// given.
 func keyed[T any](r random, n int, one func(word string) T) (list []T) {
 	words := some(r, func() string { return r.word(n) })
 	slices.Sort(words)
@@ -227,7 +230,8 @@ func (r random) plan() *Plan {
 	return p
 }
 
-// rows are more or less alike, so that every width and form of column is met.
+// rows makes rows that are more or less alike, so that every width and form of
+// column occurs.
 func (r random) rows(p *Plan) {
 	others := append(some(r, r.session), r.session())
 	someone := func() Session {

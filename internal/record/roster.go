@@ -64,12 +64,13 @@ func (p *Partition) check() error {
 	return pairs("metadata", p.Meta)
 }
 
-// MaxPartitions is how many partitions a roster may name, removed ones included:
-// so many that the plan and every member's record fit in a store's value too,
+// MaxPartitions is how many partitions a roster may name, removed ones included.
+// With so many, the plan and every member's record still fit into a store's value,
 // whatever their rows and lists hold.
 const MaxPartitions = 1 << 15
 
-// MergeMeta puts pairs over base, both by Key: where both have a key, pairs win.
+// MergeMeta puts pairs over base, both sorted by Key: where both have a key, pairs
+// win.
 func MergeMeta(base, pairs []Pair) []Pair {
 	out := slices.Clone(base)
 	for _, p := range pairs {

@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// Rows are encoded by columns: a table of sessions (members in their order, then
-// the others that rows name, ascending), the number of rows, and for each of
+// columns are the encoded rows of a plan: a table of sessions (members in their
+// order, then other sessions that rows name, ascending), the number of rows, and
+// for each of
 //
-//	state        one byte: RowState, above its two bits Reason
+//	state        one byte: RowState in the low two bits, Reason above
 //	owner        column: place in the table from 1, 0 for nobody
 //	to           option: likewise
 //	counter      column: of the token
@@ -19,8 +20,8 @@ import (
 //	rev          column
 //
 // one entry per row. The state byte is never left out, although it is often the
-// same for all: so a plan has at most as many rows as bytes, and a short one
-// cannot ask for a large table.
+// same for all rows: so a plan has at most as many rows as bytes, and a short
+// record cannot make a reader allocate a large table.
 type columns struct {
 	sessions    []Session // the table
 	members     int       // how many of it are members
@@ -59,7 +60,7 @@ func (w *writer) rows(x *Plan) {
 }
 
 // tableOf returns the sessions that only rows name, and the place of each session
-// in the table; nobody's is 0.
+// in the table; the place of nobody is 0.
 func tableOf(x *Plan) (others []Session, place map[Session]uint64) {
 	place = make(map[Session]uint64, len(x.Members)+1)
 	place[0] = 0
@@ -81,7 +82,8 @@ func tableOf(x *Plan) (others []Session, place map[Session]uint64) {
 	return others, place
 }
 
-// columns reads what rows wrote and gives it to p, with the members.
+// columns reads the columns that writer.rows wrote. It gives them to p, with the
+// members.
 func (r *reader) columns(p *Plan) *columns {
 	c := &columns{incarnation: p.Incarnation}
 	members := r.bytes("members", 8*r.count("members", 8))
@@ -116,7 +118,7 @@ func (c *columns) row(i int) Row {
 	return r
 }
 
-// plain decodes a row but for its options.
+// plain decodes a row without its option columns.
 func (c *columns) plain(i int) Row {
 	return Row{
 		State:  RowState(c.state[i] & 3),
@@ -144,7 +146,8 @@ func (c *columns) session(place uint64) Session {
 	return c.sessions[place-1]
 }
 
-// mine is Plan.Mine: it reads the owner column, and of foreign rows nothing else.
+// mine implements Plan.Mine. Of rows of other owners it reads the owner column
+// only.
 func (c *columns) mine(session Session, dst []OwnRow) []OwnRow {
 	place := uint64(slices.Index(c.sessions, session) + 1)
 	if place == 0 {
@@ -156,8 +159,8 @@ func (c *columns) mine(session Session, dst []OwnRow) []OwnRow {
 	return dst
 }
 
-// check checks the table and the rows. It asks whole columns first; only if they
-// leave a doubt does it look at the rows one by one, by the rules of checkRow.
+// check checks the table and the rows. It checks whole columns first; only if those
+// leave a doubt does it check the rows one by one with checkRow.
 func (c *columns) check(p *Plan) error {
 	if err := c.checkTable(); err != nil {
 		return err
@@ -185,7 +188,7 @@ func (c *columns) checkTable() error {
 	return c.checkNamed(others)
 }
 
-// checkNamed checks that the table has no session which no row names.
+// checkNamed checks that each other session of the table is named by a row.
 func (c *columns) checkNamed(others []Session) error {
 	if len(others) == 0 {
 		return nil
@@ -206,16 +209,16 @@ func (c *columns) checkNamed(others []Session) error {
 	return nil
 }
 
-// sound is true only if checkRow accepts every row. What one column alone decides,
-// its limit has decided already: rev and incarnation.
+// sound returns true only if checkRow accepts every row. The limits of the columns
+// have already checked rev and incarnation.
 func (c *columns) sound() bool {
 	free, ok := c.states()
 	return ok && c.zeros(&c.owner) == free && c.zeros(&c.counter) >= 0
 }
 
-// states counts the FREE rows and checks states and reasons, 8 rows at a time: of
-// a state byte the two bits of the state must not both be set, nor the two higher
-// of the reason's three, and the rest must be 0.
+// states counts the FREE rows and checks states and reasons, 8 rows at a time. In a
+// state byte the two bits of the state must not both be set, nor the two higher
+// ones of the reason's three bits, and the rest must be 0.
 func (c *columns) states() (free int, ok bool) {
 	const ones = 0x0101010101010101
 	busy, bad := 0, uint64(0)

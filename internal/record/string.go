@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// String is the session as it is written everywhere: 16 lower-case hex digits.
+// String returns the session as it is written everywhere: 16 lower-case hex digits.
 func (s Session) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
-// String is "incarnation.counter" in decimal.
+// String returns "incarnation.counter" in decimal.
 func (t Token) String() string {
 	return strconv.FormatUint(uint64(t.Incarnation()), 10) + "." + strconv.FormatUint(uint64(t.Counter()), 10)
 }
@@ -28,7 +28,8 @@ var (
 	}
 )
 
-// word is total, because what it names may come from a record not checked yet.
+// word accepts unknown values, too, because they may come from a record that is not
+// checked yet.
 func word(words []string, i uint8) string {
 	if int(i) < len(words) {
 		return words[i]

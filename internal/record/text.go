@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits in bytes on what people and other systems put into records.
+// These are limits in bytes on texts that people and other systems put into
+// records.
 const (
 	maxPartition = 256  // a partition's name, a metadata or label key
 	maxMember    = 128  // a member's name
@@ -20,8 +21,8 @@ const (
 	maxProse     = 1024 // a cause, or one field of the orders' log
 )
 
-// name checks what others look up and show: it must not be empty, nor able to
-// break a line, a subject or a terminal.
+// name checks a name that others look up and show: it must not be empty, nor able
+// to break a line, a subject or a terminal.
 func name(field, s string, limit int) error {
 	if s == "" {
 		return fmt.Errorf("%s is empty", field)
@@ -31,7 +32,7 @@ func name(field, s string, limit int) error {
 
 // identity checks an optional identifier that another system chose.
 func identity(field, s string) error {
-	return clean(field, s, maxIdentity, unprintable, "what cannot be printed")
+	return clean(field, s, maxIdentity, unprintable, "a character that cannot be printed")
 }
 
 // prose checks free text for people. It may be empty and have several lines, as
@@ -51,7 +52,7 @@ func clean(field, s string, limit int, bad func(rune) bool, what string) error {
 		return fmt.Errorf("%s %q is not UTF-8", field, s)
 	}
 	if strings.ContainsFunc(s, bad) {
-		return fmt.Errorf("%s %q holds %s", field, s, what)
+		return fmt.Errorf("%s %q contains %s", field, s, what)
 	}
 	return nil
 }
@@ -83,13 +84,13 @@ func pairs(field string, list []Pair) error {
 	return sorted(field, list, func(p Pair) string { return p.Key })
 }
 
-// sorted checks that the keys of a list strictly ascend: that makes them unique,
-// and the encoding of one content one.
+// sorted checks that the keys of a list strictly ascend. So they are unique, and
+// equal contents have equal encodings.
 func sorted[T any, K cmp.Ordered](field string, list []T, key func(T) K) error {
 	for i := 1; i < len(list); i++ {
 		switch a, b := key(list[i-1]), key(list[i]); {
 		case a == b:
-			return fmt.Errorf("%s: %s is there twice", field, show(b))
+			return fmt.Errorf("%s: %s appears twice", field, show(b))
 		case a > b:
 			return fmt.Errorf("%s: %s comes after %s, but must be sorted", field, show(b), show(a))
 		}
@@ -104,7 +105,7 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// idsOf checks a list by ID.
+// idsOf checks a list that is sorted by ID.
 func idsOf[T any](field string, list []T, id func(T) ID) error {
 	for _, x := range list {
 		if id(x) >= maxID {

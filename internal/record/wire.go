@@ -6,22 +6,21 @@ import (
 	"math"
 )
 
-// MaxSize is the most bytes one record may have: what every store takes in one
-// value, with room to spare. It also keeps every list and every index into one
+// MaxSize is the most bytes that one record may have: every store accepts values of
+// this size, with room to spare. It also keeps every list length and every index
 // below 1<<20, so the lists need no limit of their own.
 const MaxSize = 768 << 10
 
 // maxID bounds partition IDs.
 const maxID = 1 << 24
 
-// version is the newest this code reads and the one it writes.
+// version is the newest version that this code reads, and the one that it writes.
 //
 // Version 2 of a record adds fields after the last one of version 1; its decoder
-// ends with `if r.version >= 2 { x.New = r.uvarint("new") }` and older records
-// keep the field's zero value or a default. The encoder then always writes
-// version 2, and canonical means: what was written by version 2 is. Members of
-// version 1 refuse such a record, so a release that writes version 2 has to come
-// after one that reads it.
+// ends with `if r.version >= 2 { x.New = r.uvarint("new") }` and older records keep
+// the field's zero value or a default. The encoder then always writes version 2,
+// and only that encoding is canonical. Members of version 1 refuse such a record,
+// so a release that writes version 2 has to come after one that reads it.
 const version = 1
 
 // A kind is the first byte of every record: a letter, for people with a hex dump.
@@ -35,7 +34,8 @@ const (
 	kindHistory kind = 'H'
 )
 
-// names gives the kind as it opens a message and as it stands inside one.
+// names returns the words for the kind: the one that opens a message, and the one
+// that stands inside a message.
 func (k kind) names() (short, long string) {
 	switch k {
 	case kindPlan:
@@ -61,8 +61,8 @@ type Record interface {
 	kind() kind
 }
 
-// Encode checks x as the decoder would and encodes it: what it returns can be
-// read back, what it refuses must not be written.
+// Encode checks x as the decoder would, and encodes it. Its result can be read
+// back; a record that it refuses must not be written.
 func Encode(x Record) ([]byte, error) {
 	short, _ := x.kind().names()
 	if err := x.check(); err != nil {
@@ -83,7 +83,7 @@ func fits(k kind, size int) error {
 	return fmt.Errorf("%s: %d bytes, more than the %d a record may have", short, size, MaxSize)
 }
 
-// checked ends the decoding of x: the bytes must be used up and x be valid.
+// checked ends the decoding of x: no bytes may be left, and x must be valid.
 func checked[T Record](r *reader, x T) (T, error) {
 	var none T
 	if err := r.end(); err != nil {
@@ -96,7 +96,7 @@ func checked[T Record](r *reader, x T) (T, error) {
 	return x, nil
 }
 
-// A writer appends fields. It never fails: Encode checks before.
+// A writer appends fields. It never fails, because Encode checks the record before.
 type writer struct{ b []byte }
 
 func write(dst []byte, k kind) *writer { return &writer{append(dst, byte(k), version)} }
@@ -128,7 +128,7 @@ func (w *writer) ids(list []ID) {
 	}
 }
 
-// appendList writes what list reads.
+// appendList writes a list; the function list reads it.
 func appendList[T any](w *writer, xs []T, one func(*writer, T)) {
 	w.count(len(xs))
 	for _, x := range xs {
@@ -136,9 +136,9 @@ func appendList[T any](w *writer, xs []T, one func(*writer, T)) {
 	}
 }
 
-// A reader takes fields off the front of a record. The first thing wrong stays in
-// err and every later read answers zero, so that decoders can be read as a list
-// of fields and look at err once. Only one encoding of each value is accepted.
+// A reader takes fields off the front of a record. The first error stays in err and
+// every later read returns zero, so that a decoder reads as a list of its fields
+// and checks err once. Only one encoding of each value is accepted.
 type reader struct {
 	b       []byte
 	kind    kind
@@ -172,7 +172,7 @@ func read(b []byte, k kind) *reader {
 	return r
 }
 
-// end returns the first error; bytes after the last field are one.
+// end returns the first error. Bytes after the last field are an error, too.
 func (r *reader) end() error {
 	if len(r.b) > 0 {
 		r.fail("%d bytes after the last field", len(r.b))
@@ -256,8 +256,9 @@ func (r *reader) token(field string) Token {
 	return MakeToken(incarnation, r.uint32(field))
 }
 
-// count reads the length of a list whose entries take at least size bytes each:
-// no more entries are believed, and allocated, than the bytes left can hold.
+// count reads the length of a list whose entries take at least size bytes each. A
+// length that the remaining bytes cannot hold is refused before anything is
+// allocated.
 func (r *reader) count(field string, size int) int {
 	n := r.uvarint(field)
 	if n > uint64(len(r.b)/size) {
@@ -284,8 +285,8 @@ func (r *reader) texts(field string) []string {
 	return list(r, field, 1, func(r *reader) string { return r.text(field) })
 }
 
-// id reads one ID of an ascending list, written as its distance from next, the
-// lowest one it can be: such a list cannot be out of order.
+// id reads one ID of an ascending list. It is written as its distance from next,
+// the lowest ID that it can be, so that such a list cannot be out of order.
 func (r *reader) id(field string, next *uint64) ID {
 	gap := r.uvarint(field)
 	id := *next + min(gap, math.MaxUint32) // next is small: no overflow
