@@ -179,7 +179,6 @@ const (
 	NoteLeaving               // this session is leaving
 	NoteTwins                 // Who has the name of another live member
 	NoteStuck                 // ID was granted long ago and has not started
-	NoteAlone                 // nobody else is alive: this session stops by itself
 	NoteLost                  // the store lost acknowledged writes
 	NoteBug                   // Who led and ended on a bug over this plan: nothing is planned
 	NoteNoRoster              // the roster is older than the plan: waiting for it
