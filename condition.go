@@ -10,46 +10,46 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Condition is the code of something that a person should know. Programs compare
-// codes; the sentence that comes with one is for people and may change.
+// Condition is the code of a state that an operator should know about. Programs
+// compare codes; the sentence that comes with a code is for people and may change.
 type Condition string
 
-// What the group tells of. A source has codes of its own: Ownership.Tell.
+// Conditions of the group. A source has codes of its own: Ownership.Tell.
 const (
 	ConditionTwins            Condition = "twins"             // two processes have one name
 	ConditionStuck            Condition = "stuck"             // a partition was granted long ago and has not started
-	ConditionBlocked          Condition = "blocked"           // the last leader ended on a bug over this plan: nothing is changed
-	ConditionRosterMissing    Condition = "roster-missing"    // the plan obeys a roster that is not in sight
-	ConditionRosterUnwritable Condition = "roster-unwritable" // the partitions that source and orders ask for do not fit
-	ConditionPlanUnwritable   Condition = "plan-unwritable"   // this leader's plans do not arrive: its session ends
-	ConditionReturned         Condition = "returned"          // a member took the place of the ended session of its name
-	ConditionHoldOver         Condition = "hold-over"         // every lease there may have been is over: grants may flow
+	ConditionBlocked          Condition = "blocked"           // the last leader ended on a bug over this plan, which is left unchanged
+	ConditionRosterMissing    Condition = "roster-missing"    // the store does not show the roster that the plan refers to
+	ConditionRosterUnwritable Condition = "roster-unwritable" // the partitions of source and orders do not fit into a roster
+	ConditionPlanUnwritable   Condition = "plan-unwritable"   // this leader cannot write its plans: its session ends
+	ConditionReturned         Condition = "returned"          // a member took over from the ended session of its name
+	ConditionHoldOver         Condition = "hold-over"         // every lease that the store may have forgotten is over: grants go on
 	ConditionMetaTooLarge     Condition = "metadata-too-large"
 	ConditionTokensUsedUp     Condition = "tokens-used-up"
-	ConditionLeaseTooLong     Condition = "lease-too-long" // a member is given nothing: its lease is not like the others'
-	ConditionPinIgnored       Condition = "pin-ignored"    // a partition is pinned to a member that is not here
+	ConditionLeaseTooLong     Condition = "lease-too-long" // a member is granted nothing: its lease is much longer than the leader's
+	ConditionPinIgnored       Condition = "pin-ignored"    // a partition is pinned to a member that is not in the group
 	ConditionWritesLost       Condition = "writes-lost"    // the store has lost acknowledged writes
 )
 
-// What one member tells of.
+// Conditions of one member.
 const (
-	ConditionTightLease        Condition = "tight-lease"        // the lease leaves little room for a slow store
-	ConditionClocksApart       Condition = "clocks-apart"       // this machine's clocks disagree: it slept, or its time was set
-	ConditionRecordUnreadable  Condition = "record-unreadable"  // the store holds a record that cannot be read
-	ConditionRecordUnwritable  Condition = "record-unwritable"  // a record was not written, since nobody could read it
-	ConditionPartitionsUnknown Condition = "partitions-unknown" // the source does not tell its partitions
+	ConditionTightLease        Condition = "tight-lease"        // the lease is short for the heartbeat: deaths at one moment may take two plans
+	ConditionClocksApart       Condition = "clocks-apart"       // this machine's clocks disagree: it was suspended, or its time was set
+	ConditionRecordUnreadable  Condition = "record-unreadable"  // the store holds a record that cannot be decoded
+	ConditionRecordUnwritable  Condition = "record-unwritable"  // a record could not be encoded and was not written
+	ConditionPartitionsUnknown Condition = "partitions-unknown" // the source cannot list its partitions
 	ConditionNotServed         Condition = "not-served"         // the source lists a partition that cannot be served
 	ConditionSourceFailed      Condition = "source-failed"      // Consume returned an error
-	ConditionPrepareFailed     Condition = "prepare-failed"     // so did Prepare
+	ConditionPrepareFailed     Condition = "prepare-failed"     // Prepare returned an error
 	ConditionUntried           Condition = "untried"            // the handler could not begin with a message: ErrUntried
-	ConditionWarning           Condition = "warning"            // the store or the source warns: Warner
+	ConditionWarning           Condition = "warning"            // reported by the store or the source as a Warner
 	ConditionBug               Condition = "bug"                // an assertion of rota itself was broken
 )
 
 // A ConditionInfo is one condition of a member's last minute.
 type ConditionInfo struct {
 	Code      Condition `json:"code"`
-	Partition string    `json:"partition,omitempty"` // that it is about, if it is about one
+	Partition string    `json:"partition,omitempty"` // empty if it is not about one partition
 	Text      string    `json:"text"`
 }
 
@@ -60,7 +60,8 @@ func (c ConditionInfo) String() string {
 	return c.Partition + ": " + c.Text
 }
 
-// condition tells people something; it changes nothing.
+// condition reports a condition by log, event and heartbeat. It changes nothing
+// else.
 func (s *session) condition(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
 	s.m.log.Warn(c.String(), "member", s.m.name, "condition", string(code))
@@ -68,27 +69,28 @@ func (s *session) condition(code Condition, partition, text string) {
 	s.m.emit(s.stamp(Event{Kind: EventCondition, Condition: code, Partition: partition, Because: text}))
 }
 
-// conditionOnce is condition for what may be found again and again: its event comes
-// once, its text stays on the heartbeats for as long as it is found. What others
-// can make up must not fill memory: after mostOnce texts all may be told again.
+// conditionOnce is condition for a finding that repeats: log and event come once,
+// and the heartbeats carry its text for as long as it is found. Others can make up
+// such texts, so the memory for them is bounded: after mostOnce of them it is
+// cleared, and they may be reported again.
 func (s *session) conditionOnce(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
-	if s.m.toldOnce.first(c) {
+	if s.m.reported.first(c) {
 		s.condition(code, partition, text)
 	} else {
 		s.conditions.add(c, time.Now())
 	}
 }
 
-// toldOnce are the conditions that were told and need not be told again.
-type toldOnce struct {
+// reportedOnce are the conditions that were reported and need not be reported again.
+type reportedOnce struct {
 	mu  sync.Mutex
 	all map[ConditionInfo]bool
 }
 
 const mostOnce = 1000
 
-func (t *toldOnce) first(c ConditionInfo) bool {
+func (t *reportedOnce) first(c ConditionInfo) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all[c] {
@@ -101,13 +103,13 @@ func (t *toldOnce) first(c ConditionInfo) bool {
 	return true
 }
 
-// conditions are those of the last minute: they ride on every heartbeat.
+// conditions are those of the last minute. Every heartbeat carries them.
 type conditions struct {
 	mu  sync.Mutex
-	all map[record.Condition]time.Time // when each was last told
+	all map[record.Condition]time.Time // when each was last reported
 }
 
-// How much of it a member's record holds.
+// Limits of the conditions in a member's record.
 const (
 	mostConditions   = 16
 	longestCondition = 256
@@ -141,7 +143,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// now are the newest ones, in an order that does not change while they do not.
+// now are the newest conditions. Their order is stable, so that equal conditions
+// make equal records.
 func (c *conditions) now(now time.Time) []record.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,99 +15,100 @@ import (
 )
 
 // AtOnce, as a duration of a Config, means no time at all, where zero means the
-// default. Settle, Grace, Orphan and Return take it.
+// default. QuietTime, Grace, Orphan and Return accept it.
 const AtOnce time.Duration = -1
 
 // Strategy says how partitions are spread over members.
 type Strategy string
 
-// What Config.Strategy may be.
+// The strategies.
 const (
-	Spread Strategy = "spread" // counts within one of each other, fewest moves; the default
+	Spread Strategy = "spread" // counts differ by at most one, fewest moves; the default
 	Range  Strategy = "range"  // contiguous blocks in joining order
 )
 
 // Mode says how partitions change hands when the plan changes.
 type Mode string
 
-// What Config.Mode may be.
+// The modes.
 const (
-	Incremental Mode = "incremental" // only what moves stops; the default
-	Eager       Mode = "eager"       // everything stops before anything starts
+	Incremental Mode = "incremental" // only partitions that move stop; the default
+	Eager       Mode = "eager"       // all partitions stop before any starts
 )
 
-// A Config is what a member is made of. Group, Store, Source and a handler are
-// needed; every other zero value means the default named here.
+// A Config says how a member works. Group, Store, Source and a handler are
+// required; the zero value of any other field means the default given here.
 type Config struct {
-	Group  string // who share the work; A-Z, a-z, 0-9, _ and -, at most 48 of them
-	Store  Store  // where they meet
-	Source Source // what there is to do
+	Group  string // name of the group: A-Z, a-z, 0-9, _ and -, at most 48 characters
+	Store  Store  // where the members of the group meet
+	Source Source // where the partitions and their messages come from
 
 	// Handle is called for each message: one at a time per partition, in order,
-	// and for several partitions at once. When it fails it is called again, after
-	// a pause that grows from 0.1 to 10 s, until it has failed Attempts times;
-	// then the message is dead-lettered. An error that wraps ErrUntried does not
-	// count. Its ctx ends when the lease is lost or
-	// the drain time is nearly over, not when Run is asked to end. A panic is not
-	// recovered. Backlogged partitions are served at an equal rate, but none
-	// waits for one whose handler takes more than 5 ms.
+	// and for several partitions at once. A failed call is retried with a back-off
+	// that grows from 0.1 to 10 s. After Attempts failures the message is
+	// dead-lettered. An error that wraps ErrUntried does not count as an attempt.
+	// The ctx ends when the lease is lost or the stop time is nearly over, not when
+	// Run is asked to end. A panic is not recovered. Backlogged partitions are
+	// served at an equal rate, but none waits for one whose handler takes more than
+	// 5 ms.
 	Handle func(ctx context.Context, msg Message) error
 
-	// HandleBatch, instead of Handle, is called for all that the source fetched
-	// at once, and returns how many of it, from the front, are done. The rest
-	// comes again; an error counts as an attempt of the first of it.
+	// HandleBatch, instead of Handle, is called with all messages that the source
+	// fetched at once, and returns how many from the front are done. It is called
+	// again with the rest; an error counts as an attempt of the first message that
+	// is not done.
 	HandleBatch func(ctx context.Context, msgs []Message) (done int, err error)
 
-	// Parallel is how many messages of one partition Handle is called with at
-	// once. More than 1 gives up their order; and what is done behind one that is
-	// dead-lettered or given back is done again.
+	// Parallel is how many messages of one partition are handled at the same time.
+	// With more than 1 their order is lost, and messages handled after one that is
+	// dead-lettered or returned are redelivered.
 	Parallel int
 
-	Attempts int // 5: how often a message is tried
+	Attempts int // 5: how often a message is tried before it is dead-lettered
 
-	Name     string            // what people call it; host-pid-random
+	Name     string            // name of the member, for people; the default is host-pid-random
 	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit; at most 64, 4 KB in all
 	Strategy Strategy          // Spread
 	Mode     Mode              // Incremental
 
-	Lease     time.Duration // 5 s: how long a member that is silent keeps what it owns
-	Heartbeat time.Duration // 2 s: how often the lease is renewed; two, and the tenth of the lease that stopping takes, must fit into it
-	QuietTime time.Duration // 100 ms: how long it must be quiet after an arrival, so that a burst is one plan
-	StopTime  time.Duration // 30 s: how long a partition may take to stop before its process is ended
-	Grace     time.Duration // 1 s: how long a partition stays away from the member that gave it up
-	Orphan    time.Duration // 30 s: how long Run hopes for the store once its lease is over
-	Return    time.Duration // none: how long the partitions of a member that left or died wait for one of its Name
+	Lease     time.Duration // 5 s: how long a silent member keeps its partitions
+	Heartbeat time.Duration // 2 s: renewal interval of the lease; 2×Heartbeat + Lease/10 must be less than Lease
+	QuietTime time.Duration // 100 ms: how long the leader waits for further arrivals, so that a burst is one plan
+	StopTime  time.Duration // 30 s: timeout for a partition to stop; then Abort is called
+	Grace     time.Duration // 1 s: how long a partition is kept away from a member that gave it up
+	Orphan    time.Duration // 30 s: how long Run tries to reach the store after the lease has expired
+	Return    time.Duration // none: how long the partitions of a member that left or died are kept for a member of the same Name
 
-	// Rejoin makes Run come back under a new session instead of returning when
-	// the old one was ended by others. Everything has stopped before.
+	// Rejoin makes Run start a new session when others have ended the old one,
+	// instead of returning. Before that, everything of the old session has stopped.
 	Rejoin bool
 
 	// NewGroup says that the store is known to be new, so that the first plan
 	// need not wait for leases that an emptied store might have forgotten. It
-	// counts for the first session only: one that rejoins waits.
+	// applies to the first session of a Member only: later ones wait.
 	NewGroup bool
 
-	// Abort is the last resort when a handler outlives the lease or the drain
-	// time: only the end of the process ends it, and only that keeps the promise
-	// of one owner. The default prints why and exits with status 4. To return
-	// means: what outlived its time has ended, or can do no more harm; the member
-	// goes on. An Abort that returns while the handler still acts breaks the
-	// promise. It is called for each handler, and again, each time a tenth of the
-	// lease later, while one that was cancelled has not returned. The member's
-	// heartbeats wait for it.
+	// Abort is the last resort when a handler is still running after its lease or
+	// its stop time: only the end of the process can stop it and keep the promise
+	// of one owner. The default prints the reason and exits with status 4. An Abort
+	// may return if the handler has ended or can have no more effect; the member
+	// then goes on. An Abort that returns while the handler still acts breaks the
+	// promise. It is called for each such handler, and again every tenth of the
+	// lease while a handler that was cancelled has not returned. The member's
+	// heartbeats wait until it returns.
 	Abort func(error)
 
-	// Trace is told every event as it happens, where Events may miss some. It is
-	// called from many goroutines and must return at once: a heartbeat may be
-	// waiting for it. With TraceMessages it is also told of each message and each
-	// new lease, which costs about a microsecond a time.
+	// Trace is called with every event as it happens, where Events may miss some.
+	// It is called from many goroutines and must return at once: a heartbeat may be
+	// waiting for it. With TraceMessages it is also called for each message and each
+	// renewal of the lease, which costs about a microsecond each.
 	Trace         func(Event)
 	TraceMessages bool
 
 	Log *slog.Logger // default: none
 }
 
-// timing turns the durations of c into the core's, with defaults.
+// timing is the core's Timing for the durations of c, with defaults.
 func (c *Config) timing() core.Timing {
 	or := func(d, def time.Duration) time.Duration {
 		switch d {
@@ -128,8 +129,8 @@ func (c *Config) timing() core.Timing {
 	return t
 }
 
-// check refuses what cannot work, and names both settings where two do not fit
-// together.
+// check refuses a Config that cannot work. Where two settings contradict each
+// other, the error names both.
 func (c *Config) check() error {
 	switch {
 	case c.Group == "":
@@ -161,12 +162,13 @@ func (c *Config) check() error {
 	return c.checkLabels()
 }
 
-// checkLabels refuses what no member's record can hold: it could never join.
+// checkLabels refuses labels that do not fit into a member's record: the member
+// could never join.
 func (c *Config) checkLabels() error {
 	m := self(c)
 	m.Session, m.Name, m.Lease, m.Beat = 1, "any", time.Second, time.Second
 	if _, err := record.Encode(m); err != nil {
-		return fmt.Errorf("rota: Config.Labels cannot be told to the group: %w: use fewer, shorter labels in UTF-8, with plain keys", err)
+		return fmt.Errorf("rota: Config.Labels do not fit into the member's record: %w: use fewer, shorter labels in UTF-8, with plain keys", err)
 	}
 	return nil
 }
@@ -190,8 +192,8 @@ func (c *Config) checkHandler() error {
 	return nil
 }
 
-// What a duration may be: not so short that only its unit can be missing, and
-// not so long that a sum overflows.
+// Limits of the durations: a shorter one most likely lacks its unit, and sums of
+// longer ones could overflow.
 const (
 	minDuration = time.Millisecond
 	minLease    = 100 * time.Millisecond
@@ -223,19 +225,19 @@ func (c *Config) checkTimes() error {
 		return fmt.Errorf("rota: Config.Return is %v and Config.Name is empty: a process that is started again would have another name, and its partitions would wait for nobody; name it, or leave Config.Return zero", c.Return)
 	}
 	if c.Lease > 0 && c.Lease < minLease {
-		return fmt.Errorf("rota: Config.Lease is %v: the least is %v, or one failed heartbeat would be its end", c.Lease, minLease)
+		return fmt.Errorf("rota: Config.Lease is %v: the least is %v; a shorter one would expire with a single failed heartbeat", c.Lease, minLease)
 	}
 	return checkTiming(c.timing())
 }
 
-// leaseFor is what a lease must be longer than for a heartbeat, in round numbers:
-// a tenth of it goes to stopping.
+// leaseFor is the lower limit of a lease for this heartbeat, rounded up: two
+// heartbeats must fit into nine tenths of it, since the last tenth is for stopping.
 func leaseFor(beat time.Duration) time.Duration {
 	const round = 10 * time.Millisecond
 	return (2*beat*10/9 + round - 1) / round * round
 }
 
-// checkTiming refuses timings that would be unsafe or could not work.
+// checkTiming refuses timings that are unsafe or cannot work.
 func checkTiming(t core.Timing) error {
 	switch w, b := t.W(), t.B(); {
 	case t.Lease <= t.Margin:
@@ -247,12 +249,13 @@ func checkTiming(t core.Timing) error {
 		return fmt.Errorf("rota: a heartbeat of %v is too slow for a lease of %v: two heartbeats and the %v it takes to stop must fit into the lease; use a heartbeat below %v or a lease above %v",
 			t.Heartbeat, t.Lease, t.Margin, (t.Lease-t.Margin)/2, leaseFor(t.Heartbeat))
 	case t.StopTime <= t.Margin:
-		return fmt.Errorf("rota: a drain time of %v is not longer than the %v that stopping takes with a lease of %v: make the drain time longer or the lease shorter", t.StopTime, t.Margin, t.Lease)
+		return fmt.Errorf("rota: a stop time of %v is not longer than the %v that stopping takes with a lease of %v: make the stop time longer or the lease shorter", t.StopTime, t.Margin, t.Lease)
 	}
 	return nil
 }
 
-// tight tells when deaths in one instant may take two plans: W < 2B.
+// tight tells whether members that die in one instant may take two plans, which is
+// so with W < 2B, and says it in words.
 func tight(t core.Timing) (string, bool) {
 	if t.W() >= 2*t.B() {
 		return "", false
@@ -261,7 +264,8 @@ func tight(t core.Timing) (string, bool) {
 		t.Lease, t.Heartbeat, 2*t.B()), true
 }
 
-// defaultName is host-pid-random; a host without a decent name is left out.
+// defaultName is host-pid-random. A host name that checkName refuses is replaced by
+// "host".
 func defaultName() string {
 	host, err := os.Hostname()
 	if err != nil || checkName("host", host, 64) != nil {

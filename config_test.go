@@ -91,7 +91,7 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 		{"two heartbeats do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 4*sec, 2*sec }, "heartbeat of 2s|lease of 4s|the 400ms|below 1.8s|above 4.45s"},
 		{"two heartbeats just do not fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2250*ms }, "heartbeat of 2.25s|lease of 5s|below 2.25s|above 5s"},
 		{"two heartbeats just fit", func(c *rota.Config) { c.Lease, c.Heartbeat = 5*sec, 2249*ms }, ""},
-		{"drain within the time to stop", func(c *rota.Config) { c.Lease, c.StopTime = 20*sec, 2*sec }, "drain time of 2s|the 2s|lease of 20s|longer"},
+		{"drain within the time to stop", func(c *rota.Config) { c.Lease, c.StopTime = 20*sec, 2*sec }, "stop time of 2s|the 2s|lease of 20s|longer"},
 		{"drain just longer", func(c *rota.Config) { c.Lease, c.StopTime = 20*sec, 2001*ms }, ""},
 
 		{"negative lease", func(c *rota.Config) { c.Lease = -sec }, "Config.Lease is -1s|cannot be negative"},
@@ -277,7 +277,7 @@ func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 		{"longest name", answers{listing("q0", strings.Repeat("n", 256))}, good, ""},
 		{"too long", answers{listing(strings.Repeat("n", 257))}, "257 bytes|most is 256|shorter", ""},
 		{"most metadata", answers{meta(rota.Meta{"k": strings.Repeat("v", 4095)})}, good, ""},
-		{"too much metadata", answers{meta(rota.Meta{"k": strings.Repeat("v", 4096)})}, "metadata|4097 bytes|more than 4096|list less", ""},
+		{"too much metadata", answers{meta(rota.Meta{"k": strings.Repeat("v", 4096)})}, "metadata|4097 bytes|more than 4096|make the list shorter", ""},
 		{"metadata that is no text", answers{meta(rota.Meta{"k": "\xff"})}, `metadata|"\xff"|UTF-8`, ""},
 		{"no answer at first", answers{silent, silent, listing("q0")}, good, "nobody there"},
 		{"no answer, then a bad one", answers{silent, listing()}, "no partition at all", ""},

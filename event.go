@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// EventKind says what an Event tells.
+// EventKind says what happened.
 type EventKind string
 
-// What happens to a member, roughly in the order of its life.
+// The events of a member, roughly in the order in which they happen.
 const (
 	EventJoined     EventKind = "joined"      // the group can see this member
 	EventLeader     EventKind = "leader"      // this member leads
 	EventPlan       EventKind = "plan"        // this member, leading, made a plan
-	EventGrant      EventKind = "grant"       // a partition is ours
-	EventStarting   EventKind = "starting"    // its source is asked for it, the first time or again
-	EventStart      EventKind = "start"       // the source confirmed it
-	EventRevoke     EventKind = "revoke"      // the plan takes a partition from us
-	EventStop       EventKind = "stop"        // a partition is to be given up
-	EventStopped    EventKind = "stopped"     // it has stopped
+	EventGrant      EventKind = "grant"       // this member owns a partition
+	EventStarting   EventKind = "starting"    // Source.Consume is called, the first time or again
+	EventStart      EventKind = "start"       // the source confirmed the subscription
+	EventRevoke     EventKind = "revoke"      // the plan takes a partition from this member
+	EventStop       EventKind = "stop"        // a partition was told to stop
+	EventStopped    EventKind = "stopped"     // the partition has stopped
 	EventLapsed     EventKind = "lapsed"      // no lease: everything has stopped
 	EventResumed    EventKind = "resumed"     // the lease is back
 	EventDead       EventKind = "dead"        // this member declared another dead
@@ -33,48 +33,48 @@ const (
 	EventStoreBack  EventKind = "store_back"  // the store answers again
 	EventWritesLost EventKind = "writes_lost" // the store has lost acknowledged writes: ErrStoreLost
 	EventError      EventKind = "error"       // the handler failed
-	EventCondition  EventKind = "condition"   // something a person should know: Condition
+	EventCondition  EventKind = "condition"   // something an operator should know: Condition
 	EventMissed     EventKind = "missed"      // the reader was too slow: N events are gone
 )
 
-// What Config.Trace is told besides, with Config.TraceMessages.
+// The events that only Config.Trace gets, with Config.TraceMessages.
 const (
 	EventHandle  EventKind = "handle"  // the handler is called
-	EventHandled EventKind = "handled" // it returned
-	EventSettled EventKind = "settled" // the source settled what it delivered; its time is when it began to
-	EventRefused EventKind = "refused" // the source wanted to settle and may not any more
-	EventLease   EventKind = "lease"   // the lease is a new one
+	EventHandled EventKind = "handled" // the handler returned
+	EventSettled EventKind = "settled" // the source settled messages; Time is when it began to
+	EventRefused EventKind = "refused" // the source was not allowed to settle: ErrLost
+	EventLease   EventKind = "lease"   // the lease was renewed or withdrawn
 )
 
-// An Event is something that happened to a member. What does not belong to its
-// kind is empty.
+// An Event is something that happened to a member. A field that does not apply to
+// the kind is empty.
 type Event struct {
 	Kind      EventKind
 	Time      time.Time
-	Member    string // the name of whom it happened to
-	Session   string // and its session
-	Partition string // what is about one: grant, starting, start, revoke, stop, drained, error, handle, …
+	Member    string // name of the member it happened to
+	Session   string // session of that member
+	Partition string // of events about one: grant, starting, start, revoke, stop, stopped, error, handle, …
 	Token     Token  // of that ownership
-	Message   string // error, handle, handled: its ID
-	Attempt   int    // and how often it was tried, this time included
+	Message   string // error, handle, handled: ID of the message
+	Attempt   int    // error, handle, handled: how often the message was tried, this time included
 	Plan      uint64 // EventPlan: its number; otherwise the newest plan known, as Gen and Term
 	Gen       uint64
 	Term      uint64
-	Remaining time.Duration // what was left of the lease; negative when it was over, zero without one
-	About     string        // another member's session
+	Remaining time.Duration // time until the lease expires; negative if it has, zero without a lease
+	About     string        // session of another member
 	Condition Condition     // EventCondition: its code
-	Causes    []Cause       // EventPlan: why it was made
+	Causes    []Cause       // EventPlan: the reasons for the plan
 	Because   string        // for people: programs read the fields above
-	Moved     int           // EventPlan: partitions taken from one that has them
-	Placed    int           // EventPlan: partitions given to somebody, having nobody
-	N         int           // EventMissed: how many
+	Moved     int           // EventPlan: partitions taken from their owners
+	Placed    int           // EventPlan: partitions without an owner that get one
+	N         int           // EventMissed: how many events
 }
 
 // ringSize is how many events are kept for slow readers.
 const ringSize = 1024
 
 // ring keeps the newest events for any number of readers and never blocks the
-// writer: a reader that falls behind is told how much it missed.
+// writer: a reader that falls behind gets the number of events it missed.
 type ring struct {
 	mu   sync.Mutex
 	buf  []Event
@@ -100,8 +100,9 @@ func (r *ring) add(e Event) {
 	close(wake)
 }
 
-// read returns the event numbered at, or how many were missed, or what to wait
-// for.
+// read returns event number at and the number to read next. If that event is gone,
+// it returns an EventMissed; if it has not happened yet, a channel that closes at the
+// next event.
 func (r *ring) read(at uint64) (e Event, next uint64, wait chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,9 +115,9 @@ func (r *ring) read(at uint64) (e Event, next uint64, wait chan struct{}) {
 	return r.buf[at%ringSize], at + 1, nil
 }
 
-// Events yields what happens to the member from the call on, until ctx ends or
-// Run has returned and everything was told. The reader may be slow: it then gets
-// one EventMissed with the number of events it missed instead of them.
+// Events yields the events of the member from the call on, until ctx ends, or until
+// Run has returned and the last event was read. A slow reader gets one EventMissed
+// with a count in place of the events it missed.
 func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
 	m.ring.mu.Lock()
 	at := m.ring.next

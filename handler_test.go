@@ -122,7 +122,7 @@ func TestHungHandlerOfARevokedPartitionCostsTheProcess(t *testing.T) {
 			t.Errorf("aborted within the drain time: %v", err)
 		}
 		pass(20 * time.Second)
-		boom.check(revoked().Add(30*time.Second), "the handler of q")
+		boom.check(revoked().Add(30*time.Second), "handler for q")
 		if at := started(); at.IsZero() || at.Before(boom.at) {
 			t.Errorf("c2 started at %v, c1 ended at %v", at, boom.at)
 		}
@@ -181,7 +181,7 @@ func TestHungHandlerAtTheLeaseEndCostsTheProcess(t *testing.T) {
 		net.cut()
 		leaseEnd := time.Now().Add(m1.LeaseLeft())
 		pass(10 * time.Second)
-		boom.check(leaseEnd, "the handler of q")
+		boom.check(leaseEnd, "handler for q")
 		if at := started(); at.IsZero() || !at.After(leaseEnd) {
 			t.Errorf("c2 started at %v, c1's lease ended at %v", at, leaseEnd)
 		}
@@ -226,7 +226,7 @@ func TestAbortNamesWhatDoesNotStop(t *testing.T) {
 		pass(time.Second)
 		_, leave2 := g.start("c2", nil)
 		pass(time.Minute)
-		boom.check(revoked().Add(30*time.Second+500*time.Millisecond), "the source does not stop q1")
+		boom.check(revoked().Add(30*time.Second+500*time.Millisecond), "source of q1")
 		if moved != "q1" {
 			t.Fatalf("%s moved, this test is about q1", moved)
 		}

@@ -10,10 +10,11 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// mostPasts is how many plans the history keeps: well below 256 KB.
+// mostPasts is how many plans the history keeps: their record stays well below
+// 256 KB.
 const mostPasts = 1000
 
-// remember notes a plan of this leader for the history, once it is in the store.
+// remember queues this leader's newest plan for the history, once the store has it.
 func (s *session) remember() {
 	p := s.node.Plan()
 	if p == nil {
@@ -31,11 +32,11 @@ func (s *session) remember() {
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {
 	case s.past <- past:
-	default: // the store is slow, and history is only for people
+	default: // The store is slow. A gap in the history harms nobody: it is for people.
 	}
 }
 
-// causes are the reasons for a plan, one by one.
+// causes lists the reasons that the bits of w stand for.
 func causes(w core.Why) (out []Cause) {
 	for _, c := range []struct {
 		why core.Why
@@ -54,8 +55,8 @@ func causes(w core.Why) (out []Cause) {
 // mostNames is how many members a cause names.
 const mostNames = 3
 
-// withNames says whom the causes of a plan are about: who is in it and was not in the
-// one before, and who was and is not.
+// withNames adds the members' names to the causes of a plan: members that are new in
+// it, and members of the plan before that are not in it.
 func (s *session) withNames(causes []Cause, was, is []record.Session) (out []record.Cause) {
 	names := map[Why][]string{}
 	for _, m := range s.node.Members() {
@@ -83,7 +84,8 @@ func (s *session) withNames(causes []Cause, was, is []record.Session) (out []rec
 	return out
 }
 
-// writeHistory appends to the history record, as far as that works.
+// writeHistory appends queued plans to the history record. It retries conflicts, and
+// drops a plan after any other error.
 func (s *session) writeHistory() {
 	for {
 		select {

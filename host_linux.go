@@ -11,13 +11,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// thisHost says where this process runs, precisely enough for a guard on the
-// same host to recognise it. What cannot be read is left out: the guard then
-// proves nothing.
+// thisHost identifies this process precisely enough for a guard on the same host to
+// recognise it. A value that cannot be read stays zero: the guard then proves
+// nothing.
 func thisHost() record.Host {
 	h := record.Host{PID: uint32(os.Getpid()), Boot: clock.BootID()}
 	if b, err := os.ReadFile("/proc/self/stat"); err == nil {
-		// The command's name may hold anything; fields count from behind it.
+		// The command's name may contain spaces and brackets: count the fields after
+		// its last bracket.
 		if i := bytes.LastIndexByte(b, ')'); i >= 0 {
 			if f := strings.Fields(string(b[i+1:])); len(f) > 19 {
 				h.Start, _ = strconv.ParseUint(f[19], 10, 64)

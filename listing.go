@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// ask asks the source for its partitions.
+// ask lists the partitions of the source and gives the result to the core.
 func (s *session) ask() {
 	ctx, cancel := context.WithTimeout(s.ctx, max(s.m.timing.CallTime(), 5*time.Second))
 	defer cancel()
@@ -28,7 +28,7 @@ func (s *session) ask() {
 	}
 	if err != nil {
 		ev.Outcome = core.Unknown
-		s.condition(ConditionPartitionsUnknown, "", fmt.Sprintf("the source does not tell its partitions: %v", err))
+		s.condition(ConditionPartitionsUnknown, "", fmt.Sprintf("the source cannot list its partitions: %v", err))
 	} else {
 		var bad []error
 		if ev.Listing, bad, err = listing(list); err != nil {
@@ -40,11 +40,12 @@ func (s *session) ask() {
 	s.send(ev)
 }
 
-// mostLeftOut is how much of what is not listed is told one by one. Whoever may
-// publish can make up names, and must not crowd out other conditions.
+// mostLeftOut is how many names that are left out are reported one by one. In many
+// brokers any publisher can make up names, and they must not crowd out other
+// conditions.
 const mostLeftOut = 8
 
-// leftOut tells what of a listing is not served, once each.
+// leftOut reports the partitions of a listing that are not served, each once.
 func (s *session) leftOut(bad []error) {
 	for i, b := range bad {
 		if i == mostLeftOut {
@@ -55,7 +56,8 @@ func (s *session) leftOut(bad []error) {
 	}
 }
 
-// parts are the errors that were joined to this one.
+// parts are the errors that were joined into err, if each of them wraps ErrPartial;
+// otherwise err alone.
 func parts(err error) []error {
 	j, ok := err.(interface{ Unwrap() []error })
 	if !ok || slices.ContainsFunc(j.Unwrap(), func(p error) bool { return !errors.Is(p, ErrPartial) }) {
@@ -64,15 +66,16 @@ func parts(err error) []error {
 	return j.Unwrap()
 }
 
-// errListing ends Run, also with Config.Rejoin: trying again would not help.
+// errListing ends Run, also with Config.Rejoin: a retry would not help.
 var errListing = errors.New("rota: Config.Source lists what cannot be served")
 
-// refuses: what only the source can tell is checked when it first tells it. A
-// group that has partitions goes on with those: a broker's bad moment must not
-// end one leader after the other.
+// refuses tells whether the source's first answer makes this member leave: nothing
+// in it can be served, and the group has no roster yet. A group that has a roster
+// goes on with it, so that a broker's bad moment does not end one leader after the
+// other. Later answers never end a member.
 func (s *session) refuses(ev *core.Event) bool {
 	if ev.Outcome != core.OK && ev.Text == "" {
-		return false // it has not answered
+		return false // the source has not answered
 	}
 	first := !s.m.listed
 	s.m.listed = true
@@ -83,8 +86,8 @@ func (s *session) refuses(ev *core.Event) bool {
 	return true
 }
 
-// listing checks what a source lists. Names that cannot be served are left out: in
-// many brokers whoever may publish can make up a partition, and must not keep the
+// listing checks a source's list. Names that cannot be served are left out: in many
+// brokers any publisher can make up a partition, and a bad name must not keep the
 // leader from planning the others.
 func listing(list []Partition) (good []record.Partition, bad []error, err error) {
 	if len(list) == 0 {
@@ -109,7 +112,7 @@ func listing(list []Partition) (good []record.Partition, bad []error, err error)
 		return nil, nil, first
 	}
 	if _, err := record.Encode(r); err != nil {
-		return nil, bad, fmt.Errorf("%w: list less", err)
+		return nil, bad, fmt.Errorf("%w: make the list shorter or its metadata smaller", err)
 	}
 	return r.Entries, bad, nil
 }

@@ -16,21 +16,22 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// How Run can end, besides nil after a leave in good order.
+// The errors of Run. It returns nil after the member has left in good order.
 var (
-	// ErrFenced: the group has declared this session dead or evicted it, or its
-	// record is gone. Everything has stopped.
+	// ErrFenced means that the group has declared this session dead or evicted it,
+	// or that its record is gone. Everything has stopped.
 	ErrFenced = errors.New("rota: fenced: the group has ended this session")
-	// ErrOrphaned: the store could not be reached for longer than the lease and
-	// the orphan time. Everything had stopped by the end of the lease.
+	// ErrOrphaned means that the store could not be reached for longer than the
+	// lease and the orphan time. Everything had stopped by the end of the lease.
 	ErrOrphaned = errors.New("rota: orphaned: no lease for too long")
-	// ErrStoreLost: the store has lost writes it had acknowledged. Every session
-	// ends, and a new incarnation begins.
+	// ErrStoreLost means that the store has lost writes it had acknowledged. Every
+	// session ends, and a new incarnation begins.
 	ErrStoreLost = errors.New("rota: the store has lost acknowledged writes")
-	// ErrPlanUnwritable: this member led, its heartbeats arrived and its plans
-	// did not.
+	// ErrPlanUnwritable means that this member led, and could write its heartbeats
+	// but not its plans.
 	ErrPlanUnwritable = errors.New("rota: the plan could not be written for longer than a lease")
-	// ErrBug: an assertion of rota itself was broken. Everything was stopped.
+	// ErrBug means that an assertion of rota itself was broken. Everything was
+	// stopped.
 	ErrBug = errors.New("rota: bug")
 )
 
@@ -46,10 +47,10 @@ type Member struct {
 	asks           chan chan Status
 	cur            atomic.Pointer[session]
 	sourceFailures int    // how often a source may fail in a row before its partition is given up
-	testPause      func() // tests freeze a member by blocking here
+	testPause      func() // tests stop a member, as SIGSTOP does, by blocking here
 	ahead          int64  // pace.Gate.Ahead; set by tests only
-	listed         bool   // the source has answered once; the session's own
-	toldOnce       toldOnce
+	listed         bool   // the source has answered once; used by the session's loop only
+	reported       reportedOnce
 	joins          int // sessions so far, the running one included
 	ended          chan struct{}
 }
@@ -97,10 +98,10 @@ func New(cfg Config) (*Member, error) {
 // Name is the member's name.
 func (m *Member) Name() string { return m.name }
 
-// Run joins the group and works until ctx ends; then it drains, leaves and
-// returns nil. It returns an error when the session was ended otherwise, unless
-// Config.Rejoin brings it back under a new one. When it returns, nothing of it
-// is left running. It can be called once.
+// Run joins the group and consumes its partitions until ctx ends; then it hands
+// them over, leaves and returns nil. It returns an error when the session ended in
+// another way, unless Config.Rejoin starts a new one. When it returns, all its
+// goroutines have ended. It can be called once.
 func (m *Member) Run(ctx context.Context) error {
 	if m.ran.Swap(true) {
 		return errors.New("rota: Run was called before: make another Member")
@@ -137,7 +138,7 @@ func (m *Member) emit(e Event) {
 	}
 }
 
-// trace tells what only Config.Trace wants to know.
+// trace gives an event to Config.Trace alone: Events does not show it.
 func (m *Member) trace(e Event) {
 	e.Member = m.name
 	if e.Time.IsZero() {
@@ -152,7 +153,7 @@ func random() uint64 {
 	return max(binary.LittleEndian.Uint64(b[:]), 1)
 }
 
-// endError is how the user hears of a session's end.
+// endError is the error of Run for the cause that the core gives.
 func endError(c core.Cause) error {
 	switch c {
 	case core.ByLeave:

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// metaCell is metadata that changes while somebody looks at it.
+// metaCell is metadata that may change while a source reads it.
 type metaCell struct {
 	mu   sync.Mutex
 	meta Meta
@@ -44,7 +44,7 @@ func (s *session) metaOf(id record.ID) Meta {
 	return m
 }
 
-// tellMeta gives the running partitions what a new roster says of them.
+// tellMeta gives the running partitions their metadata from a new roster.
 func (s *session) tellMeta() {
 	for _, r := range s.runs {
 		m := s.metaOf(r.id)

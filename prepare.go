@@ -7,15 +7,15 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// warmUps are the partitions that come to this member as soon as their owners
-// have stopped, each with what ends its Prepare.
+// warmUps are the partitions that this member gets as soon as their owners have
+// stopped, each with the function that cancels its Prepare.
 type warmUps struct {
 	ends map[record.ID]context.CancelFunc
 	gen  uint64 // of the plan they are from
 }
 
-// warmUp lets a source that can prepare do so. It is a courtesy: nothing waits
-// for it, and what it does not get done, Consume has to do.
+// warmUp calls Prepare for partitions that are about to be granted, if the source has
+// it. It is an optimisation: nothing waits for it, and Consume must not rely on it.
 func (s *session) warmUp() {
 	source, ok := s.m.cfg.Source.(Preparer)
 	plan, roster := s.node.Plan(), s.node.Roster()

@@ -40,7 +40,7 @@ func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 	}{
 		{"metadata of one partition", 4, 3000, func(o *record.Orders) {
 			o.Meta = []record.Meta{{Partition: "q0", Pairs: []record.Pair{{Key: "note", Value: strings.Repeat("x", 3000)}}}}
-		}, "q0 the metadata ordered for it"},
+		}, "q0 its metadata by order"},
 		{"all together", 190, 3900, func(o *record.Orders) {
 			for i := range 30 {
 				name := fmt.Sprintf("r%02d", i)

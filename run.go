@@ -17,34 +17,34 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// The back-off between two tries, of a source or of a message, grows from the first
-// to the last.
+// The back-off between two calls of Consume, or of a handler, that failed. It doubles
+// from the first to the last.
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
 )
 
-// A run is one partition being consumed: one call of Source.Consume after the
-// other, until the plan or the lease says otherwise.
+// A run consumes one partition: it calls Source.Consume, again if that fails, until
+// the plan revokes the partition or the lease lapses.
 type run struct {
 	s      *session
 	id     record.ID
 	token  record.Token
 	name   string
-	by     string // the session, as messages name it
+	by     string // the session, as in Message.Session
 	ctx    context.Context
 	cancel context.CancelFunc
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
 
-	lost  atomic.Bool  // cancelled or over: no effect is ours any more
-	over  atomic.Bool  // Consume has returned for good
+	lost  atomic.Bool  // cancelled or over: no effect is allowed any more
+	over  atomic.Bool  // Consume has returned for the last time
 	begun atomic.Bool  // the source has confirmed this call of Consume
-	busy  atomic.Int32 // handlers at work
-	moved atomic.Int64 // messages handled
-	turn  *pace.Turn   // at the gate of equal rate
-	named time.Time    // when Abort was last told of it; the loop's
+	busy  atomic.Int32 // handlers that are running
+	moved atomic.Int64 // messages handled, and units of Ownership.Progress
+	turn  *pace.Turn   // keeps this partition at the rate of the others
+	named time.Time    // when Abort was last called for it; used by the session's loop only
 }
 
 func (s *session) startRun(a *core.Action) {
@@ -57,10 +57,10 @@ func (s *session) startRun(a *core.Action) {
 	s.goDo(r.live)
 }
 
-// end asks the run to stop: gracefully, or at once. Because is for people.
+// end makes the run stop: gracefully, or at once if now is set. because is for people.
 func (r *run) end(now bool, because string) {
 	if now {
-		r.lost.Store(true) // first: or a source might still stop in good order, which it has no time for
+		r.lost.Store(true) // before stop closes: a graceful stop would take too long
 	}
 	r.once.Do(func() {
 		r.s.tellRun(EventStop, r, because)
@@ -71,15 +71,16 @@ func (r *run) end(now bool, because string) {
 	}
 }
 
-// check: directly before every delivery and every settlement, on the clock that
-// counts suspend. A watchdog alone lets a process that wakes from a freeze act
-// before the watchdog does.
+// check returns ErrLost if the run must not act. It is called directly before every
+// delivery and every settlement, and reads the clock that counts suspend. A timer
+// alone would not do: in a process that wakes after SIGSTOP a handler may run before
+// the timer fires.
 func (r *run) check() error {
 	if r.s.m.testPause != nil {
 		r.s.m.testPause()
 	}
-	// The clocks before the lease: the loop takes the lease back before it says
-	// that it knows of a sleep.
+	// Ask slept before the lease is read: lookForJump withdraws the lease first and
+	// stores the drift afterwards, so that one of the two always shows a sleep.
 	// check-before-every-effect: The lease is asked directly before every effect.
 	// Without it: C1 is frozen past its lease, and q goes to C2. C1 wakes up, and its
 	// handler acts before any timer has fired.
@@ -107,7 +108,6 @@ func (r *run) progress(n int) { r.moved.Add(int64(n)) }
 
 func (r *run) asked() bool { return r.stopAsked() || r.lost.Load() || r.ctx.Err() != nil }
 
-// stopAsked tells whether it was asked to stop.
 func (r *run) stopAsked() bool {
 	select {
 	case <-r.stop:
@@ -117,12 +117,12 @@ func (r *run) stopAsked() bool {
 	}
 }
 
-// live calls Consume until the run is to end or its source has failed too often.
+// live calls Consume until the run must end or the source has failed too often.
 func (r *run) live() {
 	kind, because := core.Stopped, ""
 	defer func() {
 		r.over.Store(true)
-		r.lost.Store(true) // for whoever kept the Ownership: the next owner may start now
+		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
 		r.cancel()
 		r.turn.Leave()
 		r.s.tellRun(EventStopped, r, because)
@@ -165,13 +165,13 @@ func (r *run) consume() error {
 	src := r.s.m.cfg.Source
 	r.s.tellRun(EventStarting, r, "")
 	if _, isFunc := src.(*funcSource); isFunc {
-		r.busy.Add(1) // there is no telling when it acts
+		r.busy.Add(1) // its function may act at any time
 		defer r.busy.Add(-1)
 	}
 	return src.Consume(r.ctx, Ownership{r}, r.deliver)
 }
 
-// deliver hands messages to the handler. See Deliver.
+// deliver is the Deliver that Consume gets.
 func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 	for i := range msgs {
 		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.by
@@ -193,8 +193,8 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 	return len(msgs), nil
 }
 
-// one handles one message, trying again in place until it is done, dead, or the
-// partition is to be given up.
+// one handles one message. It retries until the message is done or dead, or the
+// partition must be given up.
 func (r *run) one(ctx context.Context, msg *Message) error {
 	wait := firstBackoff
 	for {
@@ -220,8 +220,8 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 	}
 }
 
-// failed takes the handler's error about a message, and returns nil if it is to be
-// tried again.
+// failed reports the handler's error about a message. It returns nil if the message
+// is to be retried.
 func (r *run) failed(msg *Message, err error) error {
 	untried := errors.Is(err, ErrUntried)
 	if untried {
@@ -241,9 +241,9 @@ func (r *run) failed(msg *Message, err error) error {
 	return nil
 }
 
-// enter lets a delivery pass when it is this partition's turn and the lease
-// holds, and counts it as busy. The lease is asked last: whoever then finds
-// nobody busy after its end knows that nobody will be.
+// enter waits until it is this partition's turn, counts the delivery as busy and then
+// checks the lease. In this order: if abort finds no busy handler after the lease has
+// expired, none can begin later.
 func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	at, err = r.turn.Wait(r.ctx, r.stop)
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
@@ -264,16 +264,16 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	return at, nil
 }
 
-// leave: the handler that entered at the given time has returned, n messages are
-// done.
+// leave records that the handler which entered at the given time has returned with n
+// messages done.
 func (r *run) leave(at time.Time, n int) {
 	r.busy.Add(-1)
 	r.moved.Add(int64(n))
 	r.turn.Done(at, n)
 }
 
-// pause waits before another try; a stop ends the wait, and the message goes
-// back.
+// pause is the back-off before a retry. A stop ends it, and the message goes back to
+// the broker.
 func (r *run) pause(d time.Duration) error {
 	r.turn.Rest()
 	select {
@@ -286,7 +286,7 @@ func (r *run) pause(d time.Duration) error {
 	}
 }
 
-// batch hands all messages over in one call, and again what was not done.
+// batch calls HandleBatch with all messages, and again with those that are not done.
 func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 	wait := firstBackoff
 	for n < len(msgs) {
@@ -300,7 +300,7 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 		r.traceAll(EventHandled, msgs[n:n+k], nil)
 		r.leave(at, k)
 		if err == nil && k == 0 {
-			err = errors.New("the handler did nothing and named no error")
+			err = errors.New("the handler did no message and returned no error")
 		}
 		if k > 0 {
 			n, wait = n+k, firstBackoff
@@ -320,8 +320,8 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 	return n, nil
 }
 
-// parallel handles several messages at once and still returns a prefix: what is
-// done behind the first that is not done will be done again, so nothing more is
+// parallel handles several messages at once and returns how many from the front are
+// done. Messages done after the first failed one will be redelivered, so no more are
 // begun once one has failed.
 func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 	errs := make([]error, len(msgs))
@@ -348,16 +348,16 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 	return len(msgs), nil
 }
 
-// abort: something still runs at the end of its lease, or of its drain time. A
-// handler at work can only be ended with its process. What merely has not
-// returned yet can do no harm, for nothing passes the gate any more; it gets as
-// long as a stop may take. An Abort that returns has ended one handler at best,
-// so each run is looked at, and all of them again later, whether or not the core
-// orders that too.
+// abort calls Config.Abort for each run that still has a busy handler at the end of
+// its lease or its stop time: such a handler can only be ended with its process. A run
+// without a busy handler has merely not returned yet and can have no effect, since
+// check refuses every delivery; it has another Margin to return. An Abort that returns
+// has ended one handler at best, so all runs are looked at again after that time, even
+// if the core does not ask for it.
 func (s *session) abort() {
 	for _, r := range s.late() {
 		if r.busy.Load() > 0 {
-			s.name(r, "the handler of %s outlived its time")
+			s.name(r, handlerRuns)
 			// shell-aborts-again: The shell ends every run that overstays, and looks again
 			// after an abort that returned.
 			// Without it: Two handlers overstay the lease. Config.Abort ends the first and
@@ -370,8 +370,13 @@ func (s *session) abort() {
 	s.abortAt = time.Now().Add(s.m.timing.Margin)
 }
 
-// forceStop is abort's second thought, and third, until nothing is left that was
-// cancelled.
+const (
+	handlerRuns = "handler for %s is still running after its lease or stop time"
+	sourceRuns  = "source of %s has not returned after its lease or stop time"
+)
+
+// forceStop repeats abort until every cancelled run has returned. It also aborts runs
+// without a busy handler.
 func (s *session) forceStop() {
 	if s.abortAt.IsZero() || time.Now().Before(s.abortAt) {
 		return
@@ -379,9 +384,9 @@ func (s *session) forceStop() {
 	s.abortAt = time.Time{}
 	for _, r := range s.late() {
 		if r.busy.Load() > 0 {
-			s.name(r, "the handler of %s outlived its time")
+			s.name(r, handlerRuns)
 		} else {
-			s.name(r, "the source does not stop %s")
+			s.name(r, sourceRuns)
 		}
 		// shell-aborts-again: see abort.
 		if rule.ShellAbortsAgain.Off() {
@@ -401,11 +406,11 @@ func (s *session) late() (runs []*run) {
 	return runs
 }
 
-// name tells Abort of a run, once within the time a stop may take.
+// name calls Config.Abort for a run, at most once per Margin.
 func (s *session) name(r *run, what string) {
 	if !r.named.IsZero() && time.Since(r.named) < s.m.timing.Margin {
 		return
 	}
-	s.m.cfg.Abort(fmt.Errorf("rota: %s: "+what+"; only the end of the process ends it", s.m.name, r.name))
+	s.m.cfg.Abort(fmt.Errorf("rota: %s: "+what+": aborting the process", s.m.name, r.name))
 	r.named = time.Now()
 }

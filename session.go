@@ -15,28 +15,28 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// A session is one life of a member: one goroutine that feeds the core and does
-// what it orders. Store calls, watches and partitions run beside it and come
-// back as events; they are all gone when run returns.
+// A session is one start of a member: one goroutine, the loop, that feeds events to
+// the core and carries out its actions. Store calls, watches and partitions have
+// goroutines of their own and send the loop events; all have ended when run returns.
 type session struct {
 	m     *Member
 	id    record.Session
 	cfg   *core.Config
 	node  *core.Node
 	inbox chan core.Event
-	batch []core.Event    // taken from it at once
-	ctx   context.Context // of everything the session starts; outlives the user's
+	batch []core.Event    // reused by gather
+	ctx   context.Context // of everything the session starts; not derived from Run's, which may end first
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	timer *time.Timer
 
 	lease atomic.Int64 // core.Time until which ownerships are trusted
-	over  atomic.Bool  // the session has ended: no ownership is good any more
+	over  atomic.Bool  // the session has ended: no ownership is valid any more
 	plan  atomic.Uint64
 	gen   atomic.Uint64
 	term  atomic.Uint64
 	heard atomic.Int64 // core.Time of the store's last answer
-	mute  atomic.Bool  // it does not answer
+	mute  atomic.Bool  // the store does not answer
 	runs  map[record.ID]*run
 	pace  pace.Gate
 
@@ -45,21 +45,21 @@ type session struct {
 	ended   bool
 	leaving bool
 	cause   core.Cause
-	refused error     // what the source lists cannot be served: leaving
-	abortAt time.Time // when to end by force what still has not stopped
+	refused error     // why the source's list cannot be served: this session leaves
+	abortAt time.Time // when forceStop looks again at runs that have not stopped
 	trail   trail
 
 	conditions conditions
 	unreadable unreadable
 	warm       warmUps
-	drift      atomic.Int64 // between this machine's clocks, as the session knows it
-	looked     core.Time    // when they were last compared
+	drift      atomic.Int64 // between this machine's clocks, when last compared
+	looked     core.Time    // when that was
 	past       chan record.Past
 	said       Event  // of the newest plan this leader made
 	planned    uint64 // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
-	countedBy uint64           // and its number
+	countedBy uint64           // number of that plan
 }
 
 func newSession(m *Member) *session {
@@ -103,10 +103,11 @@ func classOf(st Store) Class {
 	return ClassUnknown
 }
 
-// volatile: the store may lose what it acknowledged, as far as anyone knows.
+// volatile tells whether the store may lose acknowledged writes. One of unknown class
+// may.
 func volatile(st Store) bool { return classOf(st) == ClassC || classOf(st) == ClassUnknown }
 
-// self is what a member says of itself in every record.
+// self has the fields of a member's record that never change.
 func self(c *Config) *record.Member {
 	m := &record.Member{Host: thisHost()}
 	for k, v := range c.Labels {
@@ -121,13 +122,13 @@ func self(c *Config) *record.Member {
 	return m
 }
 
-// run lives the session and returns how it ended.
+// run is the session's loop. It returns the error that Run returns.
 func (s *session) run(ctx context.Context) (err error) {
 	s.timer = time.NewTimer(0)
 	defer func() {
 		s.timer.Stop()
 		s.stop()
-		s.drainInbox()
+		s.emptyInbox()
 	}()
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,7 +157,8 @@ func (s *session) run(ctx context.Context) (err error) {
 			ask <- s.status()
 		case <-leave:
 			leave = nil
-			// Who has a time to return means to. Who does not is drained first.
+			// With Config.Return set, leaving means "back soon": the leader keeps our
+			// partitions for us. Otherwise they are handed over first.
 			s.step(core.Event{Kind: core.Leave, Returning: s.m.timing.Return > 0})
 		}
 	}
@@ -166,9 +168,9 @@ func (s *session) run(ctx context.Context) (err error) {
 	return endError(s.cause)
 }
 
-// drainInbox waits for everything the session started, taking what it still
-// sends so that nobody blocks.
-func (s *session) drainInbox() {
+// emptyInbox waits for everything the session started. It reads the inbox meanwhile,
+// so that no sender blocks.
+func (s *session) emptyInbox() {
 	done := make(chan struct{})
 	go func() {
 		s.wg.Wait()
@@ -183,8 +185,8 @@ func (s *session) drainInbox() {
 	}
 }
 
-// bug: an assertion of the core was broken. Whatever it would have decided next
-// cannot be trusted, so everything stops; the others will see the silence.
+// bug ends the session after an assertion of the core was broken. The core cannot be
+// trusted any more, so everything stops.
 func (s *session) bug(b core.Bug) error {
 	s.over.Store(true)
 	for _, r := range s.runs {
@@ -195,19 +197,19 @@ func (s *session) bug(b core.Bug) error {
 	return fmt.Errorf("%w: %s\n%s", ErrBug, string(b), s.trail.String())
 }
 
-// obituary waits until nothing runs any more and then says that this session
-// ended on a bug. In this order: LEFT frees its rows, and the next owner starts.
-// The core orders no abort now, and the lease ends as it would have.
+// obituary waits until nothing runs any more and then writes a record that says LEFT,
+// ended on a bug. The order matters: LEFT frees the partitions, and their next owners
+// start. The core asks for no abort any more, so the end of the lease is timed here.
 func (s *session) obituary() {
-	left := max(core.Time(s.lease.Load()).Sub(s.m.now()), 0)
+	remaining := max(core.Time(s.lease.Load()).Sub(s.m.now()), 0)
 	// bug-extends-no-lease: After a bug, handlers have what remains of the lease and no
 	// more.
 	// Without it: C1 ends by a bug with a second of lease left, and its handler has a whole
 	// lease more. C2 declares C1 dead and starts q: both run it.
 	if rule.BugExtendsNoLease.Off() {
-		left = s.m.timing.Lease
+		remaining = s.m.timing.Lease
 	}
-	limit := time.NewTimer(left)
+	limit := time.NewTimer(remaining)
 	defer limit.Stop()
 	s.abortAt = time.Time{}
 	// left-means-returned: After a bug, LEFT is written only when every handler has
@@ -239,10 +241,10 @@ func (s *session) obituary() {
 	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
 }
 
-// gather takes what else has come in with ev: the core decides once for all of
-// it. When a thousand partitions stop, that is a thousand times less. Partitions
-// that were told to stop together do so within a moment, and the first of them
-// waits that long: otherwise all others would wait until its word is written.
+// gather batches ev with the other queued events, so that the core runs once for all
+// of them. If several partitions are stopping it waits up to stopWindow, so that one
+// heartbeat acknowledges them all; otherwise the others would have to wait until the
+// heartbeat for the first one is written.
 func (s *session) gather(ev core.Event) []core.Event {
 	s.batch = append(s.batch[:0], ev)
 	var enough <-chan time.Time
@@ -252,7 +254,7 @@ func (s *session) gather(ev core.Event) []core.Event {
 				break
 			}
 			if enough == nil {
-				enough = time.After(moment)
+				enough = time.After(stopWindow)
 			}
 		}
 		select {
@@ -265,11 +267,10 @@ func (s *session) gather(ev core.Event) []core.Event {
 	return s.batch
 }
 
-// moment is within what partitions stop that were told to at once, if their
-// handlers are quick or keep step.
-const moment = time.Millisecond
+// stopWindow is how long partitions that were told to stop together usually take.
+const stopWindow = time.Millisecond
 
-// stopping: more than n partitions were told to stop.
+// stopping tells whether more than n partitions were told to stop.
 func (s *session) stopping(n int) bool {
 	for _, r := range s.runs {
 		if r.stopAsked() {
@@ -279,7 +280,7 @@ func (s *session) stopping(n int) bool {
 	return n < 0
 }
 
-// step gives the core events and does what it says.
+// step gives events to the core and carries out its actions.
 func (s *session) step(evs ...core.Event) {
 	if s.m.testPause != nil {
 		s.m.testPause()
@@ -300,8 +301,9 @@ func (s *session) step(evs ...core.Event) {
 	}
 }
 
-// lookForJump compares two clocks of this machine. If they have come apart it
-// was suspended, or somebody played with its time: no lease is trusted then.
+// lookForJump compares two clocks of this machine. If they have come apart, the
+// machine was suspended or its time was set: the lease is withdrawn. A drift that is
+// slow enough for clock.SlewRate is only followed.
 func (s *session) lookForJump() {
 	if s.m.clock.Drift == nil {
 		return
@@ -312,16 +314,16 @@ func (s *session) lookForJump() {
 	if clock.Apart(d, was) {
 		s.condition(ConditionClocksApart, "", fmt.Sprintf("this machine's clocks came apart by %v: trusting no lease", d-was))
 		s.feed(core.Event{Kind: core.Jumped, CountsSuspend: s.m.clock.Exact})
-		s.drift.Store(int64(d)) // last: until the lease is taken back, slept has to say so
+		s.drift.Store(int64(d)) // last: until the lease is withdrawn, slept must refuse
 		return
 	}
 	s.drift.Store(int64(was + min(max(d-was, -slow), slow)))
 }
 
-// slept: the machine has been asleep since the session last compared its clocks.
-// Where the lease's clock counts suspend, the lease tells that by itself.
-// Elsewhere the session's loop would find out too late: its timer stood still as
-// long as the clock.
+// slept tells whether the machine was suspended since the loop last compared its
+// clocks. It is needed only where the lease's clock does not count suspend: there the
+// lease looks valid after a sleep, and the loop's timer stood still as well, so the
+// loop would find out too late.
 func (s *session) slept() bool {
 	c := &s.m.clock
 	// sleep-is-seen: A sleep is noticed before every effect, also where no clock counts
@@ -332,7 +334,7 @@ func (s *session) slept() bool {
 		return false
 	}
 	select {
-	case s.inbox <- core.Event{Kind: core.Tick}: // look for yourself
+	case s.inbox <- core.Event{Kind: core.Tick}: // makes the loop call lookForJump
 	default:
 	}
 	return true
@@ -369,7 +371,8 @@ func (s *session) dropRun(ev *core.Event) {
 	}
 }
 
-// arm sets the one timer for what comes first.
+// arm sets the loop's only timer to the core's next deadline or abortAt, whichever is
+// earlier.
 func (s *session) arm() {
 	next := s.node.Next()
 	d := time.Hour
@@ -409,7 +412,7 @@ func (s *session) do(a *core.Action) {
 	}
 }
 
-// goDo runs f beside the loop; the session waits for it before it ends.
+// goDo runs f in a goroutine that the session waits for before it ends.
 func (s *session) goDo(f func()) { s.wg.Go(f) }
 
 // send gives an event to the loop, unless the session is over.

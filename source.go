@@ -8,65 +8,64 @@ import (
 
 // A Source is where messages come from: a broker's queues, a topic's partitions.
 type Source interface {
-	// Partitions lists what there is to consume. Only the leader asks. A name that
-	// cannot be served is left out with a condition. So is what the source itself
-	// leaves out, if it returns a list together with an error that wraps ErrPartial.
+	// Partitions lists the partitions. Only the leader calls it. A name that cannot
+	// be served is left out with a condition. A source that itself leaves partitions
+	// out returns its list together with an error that wraps ErrPartial, which
+	// becomes a condition too.
 	Partitions(ctx context.Context) ([]Partition, error)
 
-	// Consume runs one partition for as long as this member owns it. Running it
-	// is owning, and returning is the acknowledgement: by then everything it
-	// delivered is settled or given back, and nothing of it is open at the
-	// broker.
+	// Consume consumes one partition for as long as this member owns it. Its return
+	// acknowledges that the ownership has ended: by then every message it delivered
+	// is settled or given back, and nothing of it is open at the broker.
 	//
-	// When own.Stop closes it finishes what it has fetched, settles it and
-	// returns nil. When ctx ends the partition is already somebody else's, or
-	// may be at any moment: it settles nothing more and returns at once. If it
-	// returns unasked, with or without an error, it is called again after a
-	// while, and after some failures in a row the partition goes to another
-	// member.
+	// When own.Stop closes, Consume finishes the messages it has fetched, settles
+	// them and returns nil. When ctx ends, another member may own the partition at
+	// any moment: Consume settles nothing more and returns at once. If it returns
+	// before either, with or without an error, it is called again after a back-off;
+	// after several such failures in a row the partition goes to another member.
 	Consume(ctx context.Context, own Ownership, deliver Deliver) error
 }
 
-// Deliver hands messages of one partition, oldest first, to the handler. It
-// blocks while the handler works, and while this partition is far ahead of the
-// others, and returns how many from the front are done: settle those. err tells
-// about msgs[n], the first that is not:
+// Deliver gives messages of one partition, oldest first, to the handler. It blocks
+// while the handler runs, and while this partition is far ahead of the others. It
+// returns how many messages from the front are done: settle those. err is about
+// msgs[n], the first that is not done:
 //
-//	nil      there is none: all are done
-//	ErrStop  give it and the rest back unsettled and return nil from Consume
-//	ErrDead  it failed too often: dead-letter it, and go on behind it
-//	ErrLost  the partition is not ours any more: settle nothing, return at once
+//	nil      all are done
+//	ErrStop  give msgs[n] and the rest back unsettled and return nil from Consume
+//	ErrDead  it failed too often: dead-letter it, and go on with the next
+//	ErrLost  this member does not own the partition any more: settle nothing, return at once
 type Deliver func(ctx context.Context, msgs ...Message) (n int, err error)
 
-// What Deliver and Ownership.Check answer.
+// The errors of Deliver and Ownership.Check.
 var (
 	ErrStop = errors.New("rota: stop: give the rest back")
 	ErrDead = errors.New("rota: the message failed too often: dead-letter it")
-	ErrLost = errors.New("rota: the partition is not ours any more")
+	ErrLost = errors.New("rota: this member does not own the partition any more")
 )
 
-// ErrUntried is for a handler that could not begin with a message, so that nothing
-// was found out about it: there was no memory, no descriptor, no process for the work.
-// An error that wraps it does not count as an attempt. The message is tried again,
-// after the same pauses, for as long as that takes, and the error is told as a
-// condition. Of something that the message itself may be the cause of, return another
-// error: the messages behind it would wait for ever.
+// ErrUntried is for a handler that could not begin with a message for a reason that
+// has nothing to do with the message: there was no memory, no file descriptor, no
+// process for the work. An error that wraps it does not count as an attempt. The
+// message is retried without limit, with the usual back-off, and the error becomes a
+// condition. If the message itself may be the cause, return another error: otherwise
+// the messages behind it could wait for ever.
 var ErrUntried = errors.New("rota: the message was not tried")
 
-// ErrPartial is for a Source whose Partitions leaves something out: the list that
-// comes with it is served, and the error told as a condition. Of errors that were
-// joined each is told.
+// ErrPartial is for a Source whose Partitions leaves something out: the returned list
+// is served, and the error becomes a condition. Of errors joined by errors.Join each
+// becomes a condition of its own.
 var ErrPartial = errors.New("rota: the source does not list everything")
 
-// A Partition is something one member at a time consumes. Names are unique
+// A Partition is something that one member at a time consumes. Names are unique
 // within a source, valid UTF-8 without control characters, at most 256 bytes.
 type Partition struct {
 	Name string
 	Meta Meta
 }
 
-// Meta are key/value pairs of a partition; at most 4 KB in all. Orders override
-// what the source says.
+// Meta are key/value pairs of a partition; at most 4 KB in all. Orders override the
+// source's values.
 type Meta map[string]string
 
 // A Message is one message of one partition.
@@ -77,7 +76,7 @@ type Message struct {
 	Value     []byte
 	Headers   []Header
 	Time      time.Time
-	Attempt   int    // 1 at first; grows when the handler failed
+	Attempt   int    // 1 at first; grows with each failure of the handler
 	Position  uint64 // within the partition, if the source numbers them
 	Token     Token
 	Session   string
@@ -85,9 +84,9 @@ type Message struct {
 	own Ownership
 }
 
-// Ownership is the ownership that the message was delivered under: its Check, asked
-// directly before an effect, says whether the partition is still ours. Of a message
-// that no member has delivered it has ended long ago.
+// Ownership is the ownership under which the message was delivered. Call its Check
+// directly before an effect. The ownership of a message that no member has delivered,
+// as in a test, has ended.
 func (m Message) Ownership() Ownership {
 	if m.own.r == nil {
 		return Ownership{endedRun}
@@ -102,41 +101,42 @@ type Header struct {
 }
 
 // Token fences an ownership: it grows with each new owner of a partition. A sink
-// that refuses a lower token than it has seen, and an equal one from another
-// session, refuses every former owner.
+// that refuses every token lower than one it has seen, and an equal token from
+// another session, refuses every former owner.
 type Token uint64
 
-// A Meter tells how much arrives and waits. Only the leader reads it.
+// A Meter measures arrivals and backlog. Only the leader reads it.
 type Meter interface {
 	Read(ctx context.Context, partitions []string) ([]Reading, error)
 }
 
-// A Reading holds counters, not rates: rates are made of two of them.
+// A Reading holds counters, not rates: a rate is computed from two Readings.
 type Reading struct {
 	Partition string
 	Arrived   uint64 // since the counter began
 	Backlog   int64
-	Epoch     string // changes when the counter begins anew
+	Epoch     string // changes when the counter restarts
 }
 
-// A Preparer is a Source that can warm up for a partition while its former
-// owner still runs it: fill a cache, open a connection. It must not touch the
+// A Preparer is a Source that can warm up for a partition while its former owner
+// still consumes it: fill a cache, open a connection. Prepare must not touch the
 // messages. Its ctx ends when the partition is granted or goes elsewhere; Consume
 // does not wait for it.
 type Preparer interface {
 	Prepare(ctx context.Context, p Partition) error
 }
 
-// A Lister is a Source whose Partitions asks its broker, so that what it does
-// not list, several times running, is gone. Any other source's list only adds.
+// A Lister is a Source that may say that Partitions returns all partitions of its
+// broker. If it does, a partition that is missing from several lists in a row is
+// removed. The list of any other source only adds partitions.
 type Lister interface {
 	ListsAll() bool
 }
 
-// Func is a Source for work that is not made of messages: fn runs once per
-// partition while this member owns it. It has no deliver, so own.Progress tells
-// the watchdog that it lives, and own.Check is to be asked directly before each
-// effect.
+// Func is a Source for work that does not come as messages: fn runs for each
+// partition while this member owns it, and ends like Source.Consume. It must call
+// own.Check directly before each effect, and should call own.Progress when it has
+// done some work.
 func Func(names []string, fn func(ctx context.Context, own Ownership) error) Source {
 	return &funcSource{names, fn}
 }

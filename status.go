@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Phase is what a group is doing.
+// Phase says what a group is doing.
 type Phase string
 
 const (
@@ -25,23 +25,24 @@ const (
 type Status struct {
 	Group      string          `json:"group"`
 	Leader     string          `json:"leader"`      // session
-	LeaderName string          `json:"leader_name"` // what people call it; its session if its record is gone
+	LeaderName string          `json:"leader_name"` // the leader's name; its session if its record is gone
 	Term       uint64          `json:"term"`        // grows with each leader
 	Plan       uint64          `json:"plan"`        // grows with each plan
-	Gen        uint64          `json:"gen"`         // grows with each step towards one
+	Gen        uint64          `json:"gen"`         // grows with every write of the plan
 	Phase      Phase           `json:"phase"`
-	Hold       bool            `json:"hold"` // nothing is granted until every lease there may have been is over
+	Hold       bool            `json:"hold"` // nothing is granted until every lease that the store may have forgotten is over
 	Mode       Mode            `json:"mode"`
 	Class      Class           `json:"class"`
 	Members    []MemberInfo    `json:"members"`
 	Partitions []PartitionInfo `json:"partitions"`
 	Waits      []Wait          `json:"waits"`
-	Conditions []ConditionInfo `json:"conditions"` // Inspect only: records that cannot be read, and are left out
+	Conditions []ConditionInfo `json:"conditions"` // Inspect only: records that cannot be decoded and are left out
 	Orders     OrdersInfo      `json:"orders"`     // Inspect only
 	History    []PlanInfo      `json:"history"`    // Inspect only: the newest plans, oldest first
 }
 
-// NameOf is what people call the member of a session.
+// NameOf is the name of the member with this session, or the session if the member is
+// not known.
 func (s *Status) NameOf(session string) string {
 	for i := range s.Members {
 		if s.Members[i].Session == session {
@@ -57,7 +58,7 @@ type PlanInfo struct {
 	Gen     uint64    `json:"gen"` // of the write that made it
 	Time    time.Time `json:"time"`
 	Causes  []Cause   `json:"causes"`
-	Moves   int       `json:"moves"` // partitions it gave to somebody else
+	Moves   int       `json:"moves"` // partitions that it gave to another member
 	Members int       `json:"members"`
 }
 
@@ -69,20 +70,20 @@ const (
 	WhyLeft      Why = "left"      // members left
 	WhyDied      Why = "died"      // members were declared dead
 	WhyEvicted   Why = "evicted"   // members did not stop in time
-	WhyReturned  Why = "returned"  // members came back to the place that was kept for their names
+	WhyReturned  Why = "returned"  // members came back to the partitions that were kept for their names
 	WhyOrders    Why = "orders"    // an operator ordered it
-	WhyRoster    Why = "roster"    // there are other partitions, or other metadata
-	WhyOwnerless Why = "ownerless" // a partition had nobody
+	WhyRoster    Why = "roster"    // partitions or their metadata changed
+	WhyOwnerless Why = "ownerless" // a partition had no owner
 )
 
-// A Cause is one reason for a plan, and whom it is about.
+// A Cause is one reason for a plan, with the members it is about.
 type Cause struct {
 	Why     Why      `json:"why"`
-	Members []string `json:"members,omitempty"` // by name; in PlanInfo only, and not all if there are many
-	More    int      `json:"more,omitempty"`    // how many others there are
+	Members []string `json:"members,omitempty"` // by name, at most 3; in PlanInfo only
+	More    int      `json:"more,omitempty"`    // how many members are not named
 }
 
-// OrdersInfo is what operators want.
+// OrdersInfo holds the orders of operators.
 type OrdersInfo struct {
 	Ver    uint64              `json:"ver"`
 	Freeze bool                `json:"freeze"`
@@ -101,12 +102,12 @@ type OrderInfo struct {
 	Why  string    `json:"why"`
 }
 
-// MemberState is a member's state of life.
+// MemberState is the state in a member's record.
 type MemberState string
 
 const (
 	MemberLive    MemberState = "LIVE"
-	MemberLeaving MemberState = "LEAVING" // wants its partitions taken, then leaves
+	MemberLeaving MemberState = "LEAVING" // it leaves as soon as its partitions are handed over
 	MemberEvicted MemberState = "EVICTED" // the leader gave up on it; it may still be running
 	MemberDead    MemberState = "DEAD"    // it cannot be running under its lease any more
 	MemberLeft    MemberState = "LEFT"    // it stopped everything and said so
@@ -124,11 +125,11 @@ type MemberInfo struct {
 	Sent       time.Time         `json:"sent"` // its last heartbeat, on its own wall clock
 	Age        time.Duration     `json:"-"`    // of that heartbeat when this was read; in JSON "heartbeat_age_s"
 	Lease      time.Duration     `json:"-"`    // in JSON "lease", as text: 3s
-	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", likewise
+	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", as text
 	Conditions []ConditionInfo   `json:"conditions"`
 }
 
-// memberJSON is MemberInfo as JSON has it: times as text.
+// memberJSON is the JSON form of MemberInfo, with durations that people can read.
 type memberJSON struct {
 	*plainMember
 	Age       float64 `json:"heartbeat_age_s"`
@@ -156,24 +157,24 @@ func (m *MemberInfo) UnmarshalJSON(b []byte) error {
 	return errors.Join(lease, beat)
 }
 
-// PartitionState is where a partition is between two owners.
+// PartitionState is the state of a partition in the plan.
 type PartitionState string
 
 const (
-	PartitionFree     PartitionState = "FREE"     // nobody may run it
-	PartitionOwned    PartitionState = "OWNED"    // its owner may run it
-	PartitionRevoking PartitionState = "REVOKING" // its owner was told to stop and has not confirmed that
+	PartitionFree     PartitionState = "FREE"     // no member may consume it
+	PartitionOwned    PartitionState = "OWNED"    // its owner may consume it
+	PartitionRevoking PartitionState = "REVOKING" // its owner was told to stop and has not confirmed the stop
 )
 
-// Reason says why a partition is FREE, where the state alone does not.
+// Reason says why a partition is FREE, if there is a special reason.
 type Reason string
 
 const (
 	ReasonPaused      Reason = "paused"      // by order
-	ReasonRemoved     Reason = "removed"     // neither source nor orders name it any more
-	ReasonReturning   Reason = "returning"   // kept for the name of its last owner, which means to come back
+	ReasonRemoved     Reason = "removed"     // neither source nor orders list it any more
+	ReasonReturning   Reason = "returning"   // kept for a member with the name of its last owner: Config.Return
 	ReasonQuarantined Reason = "quarantined" // it killed too many owners
-	ReasonUnplaced    Reason = "unplaced"    // nobody may take it: bans, limits, drains
+	ReasonUnplaced    Reason = "unplaced"    // no member may own it: bans, limits, drains
 )
 
 // PartitionInfo is one partition's row in the plan.
@@ -188,8 +189,8 @@ type PartitionInfo struct {
 	Gen    uint64         `json:"gen"` // of the write that last changed its state
 	Meta   Meta           `json:"meta"`
 
-	// Of Inspect only, if the history reaches back that far: the newest plan
-	// that was made when the state last changed.
+	// Inspect only, and only if the history reaches back that far: the newest plan
+	// when the state last changed.
 	Plan   uint64    `json:"plan,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	Causes []Cause   `json:"causes,omitempty"`
@@ -199,20 +200,21 @@ type PartitionInfo struct {
 type Wait struct {
 	Partition string  `json:"partition"`
 	For       WaitFor `json:"for"`
-	Member    string  `json:"member"` // session of whom it waits for, or who gets it
+	Member    string  `json:"member"` // session of the member it waits for; with WaitGrant, of its next owner
 }
 
-// WaitFor is what a partition waits for.
+// WaitFor says what a partition waits for.
 type WaitFor string
 
 const (
-	WaitStop  WaitFor = "stop"  // its owner to stop
-	WaitGrant WaitFor = "grant" // the leader to grant it
-	WaitAck   WaitFor = "ack"   // its owner to apply the plan
-	WaitStart WaitFor = "start" // the source to confirm its start
+	WaitStop  WaitFor = "stop"  // its owner must stop
+	WaitGrant WaitFor = "grant" // the leader must grant it
+	WaitAck   WaitFor = "ack"   // its owner must apply the plan
+	WaitStart WaitFor = "start" // the source must confirm its start
 )
 
-// newStatus has nothing to show yet; in JSON that is [] and {}, not null.
+// newStatus is an empty Status. Its slices and maps are not nil, so that JSON shows []
+// and {} and not null.
 func newStatus(group string, store Store) Status {
 	return Status{Group: group, Class: classOf(store), Members: []MemberInfo{}, Partitions: []PartitionInfo{}, Waits: []Wait{},
 		Conditions: []ConditionInfo{}, History: []PlanInfo{},
@@ -220,8 +222,7 @@ func newStatus(group string, store Store) Status {
 }
 
 // Status is the group as this member sees it: the newest plan it knows. It waits
-// until Run can answer, or returns what there is if Run has not begun or is
-// over.
+// until Run can answer. If Run has not begun or has returned, the Status is empty.
 func (m *Member) Status() Status {
 	if !m.ran.Load() {
 		return newStatus(m.cfg.Group, m.cfg.Store)
@@ -241,12 +242,12 @@ func (s *session) status() Status {
 	return st
 }
 
-// ErrUnreadable: a record without which there is nothing to tell cannot be read.
+// ErrUnreadable means that a record that is needed cannot be decoded.
 var ErrUnreadable = errors.New("rota: the record cannot be read")
 
 // Inspect reads a group's state from the store, without joining it. A record that
-// cannot be read is left out and told in Conditions; without the plan there is
-// nothing to tell: ErrUnreadable.
+// cannot be decoded is left out, with a condition in Conditions; only for the plan it
+// returns ErrUnreadable.
 func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	st := newStatus(group, store)
 	var plan *record.Plan
@@ -260,14 +261,14 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		}
 		for _, e := range batch {
 			if e.Key == historyKey(group) {
-				history, _ = record.DecodeHistory(e.Value) // for people only: without it there is less to say
+				history, _ = record.DecodeHistory(e.Value) // for people only: without it the Status has less to show
 				continue
 			}
 			x, err := decodeEntry(group, e)
 			if err != nil && x.Cell == core.PlanCell {
 				return st, fmt.Errorf("inspect %s: the plan: %w: %w", group, ErrUnreadable, err)
 			}
-			if err != nil { // members go on without it, and so does whoever looks
+			if err != nil { // members go on without such a record, and so does Inspect
 				st.Conditions = append(st.Conditions, ConditionInfo{ConditionRecordUnreadable, "", fmt.Sprintf("record %q cannot be read and is left out: %v", e.Key, err)})
 				continue
 			}
@@ -293,8 +294,9 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	return st, errors.New("inspect: watch closed before its first batch")
 }
 
-// fill tells the plan. All says that members holds the record of every member there
-// is: followers watch their leader's only, and cannot tell what the others wait for.
+// fill shows the plan in s. all says that members holds the record of every member.
+// Followers watch their leader's record only, so they cannot tell which partitions of
+// others wait for an ack or a start.
 func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.Member, all bool) {
 	if p == nil {
 		return
@@ -398,7 +400,7 @@ func (s *Status) order(o *record.Orders) {
 	}
 }
 
-// remember fills in the past, and what it says about each partition.
+// remember fills in the history, and the plan that each partition's state comes from.
 func (s *Status) remember(h *record.History) {
 	if h == nil {
 		return
@@ -420,8 +422,9 @@ func (s *Status) remember(h *record.History) {
 	}
 }
 
-// wall is an instant of a wall clock, as a record tells it. A year that JSON cannot
-// write is no date: one record would keep the whole group from being shown.
+// wall is the time of a record's wall clock in ms. A year that JSON cannot write
+// becomes the zero time: otherwise one bad record would keep the whole group from
+// being shown.
 func wall(ms int64) time.Time {
 	if t := time.UnixMilli(ms); 0 < t.Year() && t.Year() < 10_000 {
 		return t

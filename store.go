@@ -8,8 +8,7 @@ import (
 )
 
 // A Store is a set of compare-and-set cells with a change feed. Leases, leaders
-// and plans are built once above it, so a driver is these five verbs and nothing
-// else.
+// and plans are built on top of it, so a driver needs these five methods only.
 //
 // Keys match [A-Za-z0-9_-/] and are at most 128 bytes long. A prefix is a whole
 // key or ends in a slash.
@@ -20,26 +19,25 @@ type Store interface {
 
 	// Put writes one cell if it is at revision prev, and returns its new
 	// revision. With prev zero the cell must not exist. ErrConflict if it is at
-	// another revision. After any other error nobody knows whether it happened,
-	// or still will.
+	// another revision. After any other error the outcome is unknown: the write
+	// may have happened, or may still happen.
 	Put(ctx context.Context, key string, value []byte, prev Rev) (Rev, error)
 
 	// Delete removes one cell if it is at revision prev: ErrConflict otherwise.
 	Delete(ctx context.Context, key string, prev Rev) error
 
 	// Watch yields first all entries under prefix as one batch, which may be
-	// empty, then batches of changes: the newest version per key, versions in
-	// between may be left out, Entry.Deleted marks removals. When it may have
-	// missed something it ends with an error. It lives as long as the loop over
-	// it, or until ctx ends.
+	// empty, then batches of changes: the newest version per key. Versions in
+	// between may be left out; Entry.Deleted marks removals. If there may be a gap,
+	// it ends with an error. It also ends with the loop over it and with ctx.
 	Watch(ctx context.Context, prefix string) iter.Seq2[[]Entry, error]
 
-	// Close releases what the store holds. Calls under way may fail.
+	// Close releases the connection. Calls in flight may fail.
 	Close() error
 }
 
-// Rev is a cell's revision: compared for equality only, and only with others of
-// the same key. Zero is no revision.
+// Rev is a cell's revision. Revisions are compared for equality only, and only with
+// others of the same key. Zero is no revision.
 type Rev uint64
 
 // An Entry is one version of one cell.
@@ -50,20 +48,20 @@ type Entry struct {
 	Deleted bool // in a Watch: the cell is gone; Value is empty
 }
 
-// What a Store answers. Anything else means that the outcome is unknown.
+// The errors of a Store. After any other error the outcome is unknown.
 var (
 	ErrNotFound = errors.New("rota: no such key")
 	ErrConflict = errors.New("rota: the key is at another revision")
 )
 
-// Class says what a store can promise about writes it has acknowledged.
+// Class says how durable a store's acknowledged writes are.
 type Class byte
 
 const (
 	ClassUnknown Class = iota
 	ClassA             // replicated, and acknowledged writes survive any failover
 	ClassB             // one server with a durable log
-	ClassC             // a failover may lose acknowledged writes: exclusive then only with a token-checking sink
+	ClassC             // a failover may lose acknowledged writes: only a sink that checks tokens keeps one owner then
 )
 
 func (c Class) String() string {
@@ -90,25 +88,25 @@ type Classifier interface {
 	Class() Class
 }
 
-// A Fresher is a Store that knows whether it is new: made by this very process,
-// so that no group can have lived in it. In any other a new group waits for the
-// leases that an emptied store might have forgotten, unless Config.NewGroup says
-// that there are none. Only the first session of a Member believes either.
+// A Fresher is a Store that knows whether it is new: made by this very process, so
+// that no group can have used it before. In any other store a new group waits for the
+// leases that an emptied store might have forgotten, unless Config.NewGroup says that
+// there are none. Both apply to the first session of a Member only.
 type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }
 
-// A Warner is a Store or a Source that notices what people should know although no
-// call has failed, such as messages that pretend to be its server's. Warnings returns what
-// it has noticed since it was last asked. Members ask with each heartbeat, and
-// tell it as a condition.
+// A Warner is a Store or a Source that can report a problem although no call has
+// failed, such as messages that pretend to come from its server. Warnings returns the
+// problems noticed since the last call. Members call it with each heartbeat and make
+// each a condition.
 type Warner interface {
 	Warnings() []string
 }
 
-// An Identifier is a Store that can name the server it is connected to: a name
-// that changes when the server behind it is another, or was restored from a
-// backup. On a store of class C such a change ends every session.
+// An Identifier is a Store that can name the server it is connected to. The name
+// changes when the store is connected to another server, or when the server was
+// restored from a backup. On a store of class C such a change ends every session.
 type Identifier interface {
 	Identity(ctx context.Context) (string, error)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// era is the wall clock as incarnations count it: in units of 4 s. A clock that is
-// centuries off must not use them up.
+// era is the wall clock in units of 4 s, from which incarnations are numbered. It is
+// bounded, so that a clock that is centuries off does not use up the numbers.
 func era() uint32 {
 	return uint32(min(max(time.Now().Unix(), 0)/4, record.LastIncarnation-1<<20))
 }
 
-// key is where a record lives in the store.
+// key is the store's key for a record.
 func key(group string, k core.Key) string {
 	switch k.Cell {
 	case core.PlanCell:
@@ -34,7 +34,7 @@ func key(group string, k core.Key) string {
 	return group + "/member/" + k.Session.String()
 }
 
-// historyKey is where the history lives, which no core reads.
+// historyKey is the store's key for the history, which the core never reads.
 func historyKey(group string) string { return group + "/history" }
 
 // memberKey is the inverse of key for members: it reads the session out of
@@ -51,8 +51,8 @@ func memberKey(name string) (record.Session, error) {
 	return record.Session(v), nil
 }
 
-// call makes one store call and sends its answer, exactly one, in time: a call
-// that takes too long is answered as unknown, whatever becomes of it.
+// call makes one store call and sends exactly one answer to the core. After the
+// timeout the answer is Unknown, and a later answer of the store is dropped.
 func (s *session) call(a core.Action) {
 	s.goDo(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
@@ -84,7 +84,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 		var b []byte
 		var rev Rev
 		if b, err = record.Encode(s.value(a)); err != nil {
-			s.condition(ConditionRecordUnwritable, "", fmt.Sprintf("not written, since nobody could read it: %v", err))
+			s.condition(ConditionRecordUnwritable, "", fmt.Sprintf("a record cannot be encoded and was not written: %v", err))
 			ev.Outcome = core.Refused
 			return ev
 		}
@@ -124,7 +124,9 @@ func (s *session) value(a *core.Action) record.Record {
 		return a.Roster
 	}
 	m := *a.Member
-	if m.Session == s.id { // who declares another dead speaks of it, not for it
+	// Our own heartbeat only: declaring a peer dead must not overwrite its last Sent
+	// and Conditions.
+	if m.Session == s.id {
 		for _, from := range []any{s.m.cfg.Store, s.m.cfg.Source} {
 			if w, ok := from.(Warner); ok {
 				for _, text := range w.Warnings() {
@@ -138,7 +140,7 @@ func (s *session) value(a *core.Action) record.Record {
 	return &m
 }
 
-// list is the first batch of a watch.
+// list reads the records of all members: the first batch of a watch is such a list.
 func (s *session) list(ctx context.Context) ([]core.Entry, error) {
 	for batch, err := range s.m.cfg.Store.Watch(ctx, s.m.cfg.Group+"/member/") {
 		if err != nil {
@@ -149,9 +151,9 @@ func (s *session) list(ctx context.Context) ([]core.Entry, error) {
 	return nil, errors.New("watch closed before its first batch")
 }
 
-// decode turns what the store holds into records. What does not decode is told
-// and left out: the last good version stays. It is an error only when nothing
-// else was asked for.
+// decode turns entries of the store into records. An entry that cannot be decoded is
+// left out with a condition, so that the core keeps the last good version. It is an
+// error only if it was the only entry.
 func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	out := make([]core.Entry, 0, len(batch))
 	var bad error
@@ -175,28 +177,28 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	return out, nil
 }
 
-// unreadable remembers which versions of which records have been told as such:
+// unreadable remembers which versions of which records have been reported as such:
 // every poll and every listing meets them again.
 type unreadable struct {
-	mu   sync.Mutex
-	told map[string]Rev
+	mu       sync.Mutex
+	reported map[string]Rev
 }
 
-// mostUnreadable is how many keys are remembered. Beyond that somebody writes
-// nonsense on purpose, and hears of some of it twice.
+// mostUnreadable is how many keys are remembered. Only somebody who writes bad records
+// on purpose gets beyond it; some of them are then reported twice.
 const mostUnreadable = 4096
 
-// first tells whether this version has not been told yet.
+// first tells whether this version has not been reported yet, and notes it.
 func (u *unreadable) first(key string, rev Rev) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if was, told := u.told[key]; told && was == rev {
+	if was, reported := u.reported[key]; reported && was == rev {
 		return false
 	}
-	if u.told == nil || len(u.told) >= mostUnreadable {
-		u.told = map[string]Rev{}
+	if u.reported == nil || len(u.reported) >= mostUnreadable {
+		u.reported = map[string]Rev{}
 	}
-	u.told[key] = rev
+	u.reported[key] = rev
 	return true
 }
 
@@ -235,7 +237,7 @@ func decodeEntry(group string, e Entry) (core.Entry, error) {
 	return x, err
 }
 
-// setWatch makes the watches those that the core wants.
+// setWatch starts and ends watches, so that they are those that the core wants.
 func (s *session) setWatch(w core.Watch) {
 	want := map[string]bool{"plan": true, "roster": true, "orders": w.Orders, "member/": w.All}
 	if !w.All && w.Leader != 0 {
@@ -254,9 +256,9 @@ func (s *session) setWatch(w core.Watch) {
 	}
 }
 
-// watch shows the core what changes under one key or prefix, again and again
-// until it is called off. A watch that breaks off is a gap: what came between
-// has to be read.
+// watch sends the core the changes under one key or prefix, until it is cancelled. A
+// watch that breaks is begun again after a back-off, and the core hears of the gap: it
+// then reads what it may have missed.
 func (s *session) watch(name string, all bool) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.watches[name] = cancel
@@ -278,7 +280,7 @@ func (s *session) watch(name string, all bool) {
 				return
 			case <-time.After(s.m.timing.Retry):
 			}
-			s.identify() // the server may be another one now
+			s.identify() // the store may be connected to another server now
 			s.send(core.Event{Kind: core.Gap})
 		}
 	})
@@ -297,11 +299,11 @@ func (s *session) identify() {
 	}
 }
 
-// meet asks what only a connected store can tell, before anything is made of it:
-// whether it is new, and its class. It answers questions meanwhile. Whether the
-// store is new is believed once per process: a store that was made by this
-// process and is empty when a session comes back has lost a group, and members
-// that are cut off still have their leases.
+// meet asks a Fresher, before the core begins, whether the store is new, and reads its
+// class again, which some stores know only when connected. It answers Status meanwhile.
+// Only the first session of a Member believes that the store is new: if a store that
+// this process made is empty when a session comes back, it has lost a group, and
+// members that are cut off may still have their leases.
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	st, ok := s.m.cfg.Store.(Fresher)
 	if !ok || cfg.Fresh {
@@ -312,7 +314,7 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
 		defer cancel()
 		is, err := st.Fresh(ctx)
-		fresh <- is && err == nil // in doubt it is not: that costs a lease, no more
+		fresh <- is && err == nil // if in doubt it is not: that costs one lease of waiting
 	})
 	for {
 		select {

@@ -9,18 +9,17 @@ import (
 	"github.com/rota-dev/rota/internal/core"
 )
 
-// What happens is told twice: as an event for programs, as a log line with its
-// reason for people.
-
+// tell reports an event twice: to programs as an Event, and to people as a log line
+// with its reason.
 func (s *session) tell(e Event) {
 	e = s.stamp(e)
 	s.m.emit(e)
 	s.m.log.Info(string(e.Kind), "member", s.m.name, "partition", e.Partition, "token", uint64(e.Token), "plan", e.Plan, "because", e.Because)
 }
 
-// stamp says when, in which session, under which plan and with how much lease
-// left something happened. The time comes first: a freeze between the two makes
-// the lease look shorter than it was, never longer.
+// stamp fills in time, session, plan and remaining lease. The time is read first: if
+// the process is stopped between the two, the lease looks shorter than it was, never
+// longer.
 func (s *session) stamp(e Event) Event {
 	e.Time = time.Now()
 	e.Session = s.id.String()
@@ -34,7 +33,7 @@ func (s *session) stamp(e Event) Event {
 	return e
 }
 
-// where notes which plan is the newest, for events of other goroutines.
+// where publishes the numbers of the newest plan to stamp in other goroutines.
 func (s *session) where() {
 	if p := s.node.Plan(); p != nil {
 		s.plan.Store(p.ID)
@@ -43,8 +42,8 @@ func (s *session) where() {
 	}
 }
 
-// tellStop ends a run and says why: the plan takes it, the member leaves, or
-// the lease is nearly over.
+// tellStop ends a run, and reports why: the plan takes the partition, the member
+// leaves, or there is no time left for a graceful stop.
 func (s *session) tellStop(r *run, now bool) {
 	because := "leaving"
 	switch {
@@ -57,12 +56,13 @@ func (s *session) tellStop(r *run, now bool) {
 	r.end(now, because)
 }
 
-// tellFailed: the handler returned an error; the message is tried again, or dead.
+// tellFailed reports an error of the handler.
 func (s *session) tellFailed(r *run, msg *Message, err error) {
 	s.tell(Event{Kind: EventError, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt, Because: err.Error()})
 }
 
-// trace tells of one message, or of a settlement, to whoever wants to know.
+// trace gives Config.Trace an event about one message or a settlement, if it wants
+// those.
 func (r *run) trace(k EventKind, msg Message, err error) {
 	if !r.traced() {
 		return
@@ -74,7 +74,7 @@ func (r *run) trace(k EventKind, msg Message, err error) {
 	r.s.m.trace(r.s.stamp(e))
 }
 
-// traced: whoever listens wants to hear of single messages, too.
+// traced tells whether Config.Trace wants events about single messages.
 func (r *run) traced() bool { return r.s.m.cfg.Trace != nil && r.s.m.cfg.TraceMessages }
 
 func (r *run) traceAll(k EventKind, msgs []Message, err error) {
@@ -85,8 +85,8 @@ func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 	}
 }
 
-// hearStore tells when the store stops answering and when it answers again. A
-// call that began before the last answer and failed after it says nothing new.
+// hearStore reports when the store stops answering and when it answers again. A
+// failed call counts only if no other call was answered since it began.
 func (s *session) hearStore(ctx context.Context, began core.Time, err error) {
 	switch {
 	case err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound):
@@ -96,7 +96,7 @@ func (s *session) hearStore(ctx context.Context, began core.Time, err error) {
 		}
 	case s.ctx.Err() == nil && int64(began) >= s.heard.Load() && !s.mute.Swap(true):
 		if ctx.Err() != nil {
-			err = errors.New("no answer in time")
+			err = errors.New("timeout")
 		}
 		s.tell(Event{Kind: EventStoreLost, Because: err.Error()})
 	}
@@ -156,31 +156,31 @@ func (s *session) note(a *core.Action) {
 		e.Because = "granted long ago and not started"
 	case core.NoteBug:
 		e.Condition = ConditionBlocked
-		e.Because = fmt.Sprintf("the last leader, %s, ended on a bug over this plan: nothing is changed until members or orders change", e.About)
+		e.Because = fmt.Sprintf("the last leader, %s, ended on a bug over this plan: it stays as it is until members or orders change", e.About)
 	case core.NoteNoRoster:
 		e.Condition = ConditionRosterMissing
-		e.Because = "the plan obeys a roster that is not in sight: waiting for it"
+		e.Because = "the plan refers to a roster that the store does not show yet: waiting for it"
 	case core.NoteReturned:
 		e.Condition = ConditionReturned
-		e.Because = "it took the place of the ended session of its name"
+		e.Because = "it took over from the ended session of its name"
 	case core.NoteCleared:
 		e.Condition = ConditionHoldOver
-		e.Because = "every lease there may have been is over: partitions may be granted"
+		e.Because = "every lease that the store may have forgotten is over: partitions are granted again"
 	case core.NoteBadRoster:
 		e.Condition = ConditionRosterUnwritable
-		e.Because = "the partitions that source and orders ask for cannot be written down: those that are known stay"
+		e.Because = "the partitions of source and orders do not fit into the roster: it stays as it is"
 	case core.NoteMeta:
 		e.Condition, e.Partition = ConditionMetaTooLarge, a.Name
-		e.Because = "the metadata ordered for it and the source's are too much together: the source's stays"
+		e.Because = "its metadata by order and by the source is too large together: the order's is ignored"
 	case core.NoteWorn:
 		e.Condition, e.Partition = ConditionTokensUsedUp, a.Name
 		e.Because = "its tokens are used up: a new incarnation begins, every session ends once, and tokens count from 1 again"
 	case core.NoteLongLease:
 		e.Condition = ConditionLeaseTooLong
-		e.Because = fmt.Sprintf("its lease is more than 4 times that of the leader, %v: it is not given anything; start it with a lease like the others'", s.cfg.Lease)
+		e.Because = fmt.Sprintf("its lease is more than 4 times that of the leader, %v: it gets no partition; start it with a lease like the others'", s.cfg.Lease)
 	case core.NotePin:
 		e.Condition = ConditionPinIgnored
-		e.Because = "a partition is pinned to a member that is not here: the pin is ignored"
+		e.Because = "a partition is pinned to a member that is not in the group: the pin is ignored"
 	default:
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/core"
 )
 
-// trail keeps the newest events, for the day an assertion breaks.
+// trail keeps the newest events of the core, for the report of a broken assertion.
 type trail struct {
 	events [64]trailed
 	n      int
