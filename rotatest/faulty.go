@@ -18,19 +18,19 @@ import (
 type Fault string
 
 const (
-	LostRequest  Fault = "lost request"  // an error, and nothing has happened
-	LostAnswer   Fault = "lost answer"   // an error, and it has happened
-	Repeated     Fault = "repeated"      // a request arrives twice; the second answer is heard
-	LateWrite    Fault = "late write"    // a write that a Cut has swallowed arrives at Heal, when nobody waits for it any more
-	BrokenWatch  Fault = "broken watch"  // a watch ends with an error instead of showing a batch
-	DroppedBatch Fault = "dropped batch" // a watch shows less than there was, and says nothing: no good store does that
-	StaleRead    Fault = "stale read"    // a Get answers an older version: no good store does that
+	LostRequest  Fault = "lost request"  // the call fails, and the store has done nothing
+	LostAnswer   Fault = "lost answer"   // the call fails, and the store has done it
+	Repeated     Fault = "repeated"      // the store gets a request twice; the caller gets the second answer
+	LateWrite    Fault = "late write"    // a write that was in flight at a Cut arrives at Heal, after its caller gave up
+	BrokenWatch  Fault = "broken watch"  // a watch ends with an error instead of a batch
+	DroppedBatch Fault = "dropped batch" // a watch has a gap and no error: a correct store never does that
+	StaleRead    Fault = "stale read"    // a Get returns an older version: a correct store never does that
 )
 
-// FaultyStore is a Store with what networks, servers and clients do to it in
-// between. Everything can be turned on and off at any time. What happens to a
-// call depends on the seed, its verb, its key and how often that was asked, and
-// not on what others ask meanwhile: runs repeat as far as their callers do.
+// FaultyStore is a Store behind a faulty network. Faults can be turned on and off at
+// any time. The faults of a call depend on the seed, its verb, its key and the number
+// of such calls before it, and not on concurrent calls: a run is repeatable as far as
+// its callers are.
 type FaultyStore struct {
 	inner rota.Store
 	seed  uint64
@@ -39,7 +39,7 @@ type FaultyStore struct {
 	chance  map[Fault]float64
 	delay   time.Duration
 	asked   map[string]uint64       // verb and key → how often
-	seen    map[string][]rota.Entry // key → versions that passed by, oldest first
+	seen    map[string][]rota.Entry // key → versions that were read or written, oldest first
 	count   map[Fault]int
 	failing bool
 	healed  chan struct{} // while cut: closed by Heal
@@ -48,7 +48,7 @@ type FaultyStore struct {
 	mark    *MemSnapshot
 }
 
-// Faulty wraps a store. It does nothing to it until it is told to.
+// Faulty wraps a store. There are no faults until one is turned on.
 func Faulty(inner rota.Store, seed uint64) *FaultyStore {
 	return &FaultyStore{inner: inner, seed: seed, chance: map[Fault]float64{}, asked: map[string]uint64{}, seen: map[string][]rota.Entry{},
 		count: map[Fault]int{}}
@@ -63,15 +63,15 @@ func (f *FaultyStore) Chance(what Fault, p float64) {
 	f.chance[what] = p
 }
 
-// Delay makes each request, each answer and each batch take up to most longer.
+// Delay delays each request, each answer and each batch by up to most.
 func (f *FaultyStore) Delay(most time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delay = most
 }
 
-// Cut makes everything hang until Heal or until its own ctx ends: a network that
-// swallows what it is given. Watches fall silent.
+// Cut makes every call hang until Heal or until its ctx ends, like a network that
+// drops all packets. Watches show nothing.
 func (f *FaultyStore) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,8 +81,8 @@ func (f *FaultyStore) Cut() {
 	}
 }
 
-// Fail makes everything fail at once until Heal: a server that is not there.
-// Watches end.
+// Fail makes every call fail at once until Heal, like a server that is down. Watches
+// end.
 func (f *FaultyStore) Fail() {
 	f.mu.Lock()
 	f.failing = true
@@ -91,7 +91,7 @@ func (f *FaultyStore) Fail() {
 	f.Gap()
 }
 
-// Gap ends the watches that there are with an error.
+// Gap ends all current watches with an error.
 func (f *FaultyStore) Gap() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,7 @@ func (f *FaultyStore) Gap() {
 	}
 }
 
-// Heal ends Cut and Fail. Writes that are to arrive late have arrived when it
-// returns.
+// Heal ends Cut and Fail. When it returns, all late writes have arrived.
 func (f *FaultyStore) Heal() {
 	f.mu.Lock()
 	f.failing = false
@@ -114,7 +113,7 @@ func (f *FaultyStore) Heal() {
 	}
 }
 
-// release lets what hangs look again.
+// release wakes the calls that hang, so that they look again.
 func (f *FaultyStore) release() {
 	if f.healed != nil {
 		close(f.healed)
@@ -122,7 +121,7 @@ func (f *FaultyStore) release() {
 	}
 }
 
-// Mark remembers what the store holds, for Rollback. Both need a MemStore inside.
+// Mark takes a snapshot for Rollback. Both need a MemStore inside.
 func (f *FaultyStore) Mark() {
 	snap := f.inner.(*MemStore).Snapshot()
 	f.mu.Lock()
@@ -130,8 +129,7 @@ func (f *FaultyStore) Mark() {
 	f.mark = &snap
 }
 
-// Rollback sets the store back to what it was at Mark, for everybody: see
-// MemStore.Restore.
+// Rollback restores the snapshot of Mark, for all connections: see MemStore.Restore.
 func (f *FaultyStore) Rollback() {
 	f.mu.Lock()
 	snap := f.mark
@@ -146,7 +144,7 @@ func (f *FaultyStore) Count(what Fault) int {
 	return f.count[what]
 }
 
-// fate is what happens to one call or batch.
+// fate holds the faults and delays of one call or batch.
 type fate struct {
 	f         *FaultyStore
 	faults    map[Fault]bool
@@ -174,7 +172,7 @@ func (f *FaultyStore) draw(verb, key string) *fate {
 	return x
 }
 
-// strikes says whether a fault happens, and counts it.
+// strikes tells whether a fault happens, and counts it.
 func (x *fate) strikes(what Fault) bool {
 	if !x.faults[what] {
 		return false
@@ -212,8 +210,8 @@ func (f *FaultyStore) pass(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// call takes a request to the store and its answer back. What the store answers
-// is do's to keep.
+// call makes the request do with the faults of x. do keeps the answer, and call
+// returns the error.
 func (f *FaultyStore) call(ctx context.Context, x *fate, do func(context.Context) error) error {
 	if err := f.pass(ctx, x.going); err != nil {
 		return err
@@ -258,7 +256,7 @@ func (f *FaultyStore) Get(ctx context.Context, key string) (e rota.Entry, err er
 }
 
 func (f *FaultyStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
-	value = slices.Clone(value) // it may arrive when the caller has gone on
+	value = slices.Clone(value) // a late write may arrive when the caller has changed it
 	return f.write(ctx, "put", key, func(ctx context.Context) (rota.Rev, error) {
 		rev, err := f.inner.Put(ctx, key, value, prev)
 		if err != nil {
@@ -277,7 +275,7 @@ func (f *FaultyStore) Delete(ctx context.Context, key string, prev rota.Rev) err
 	return err
 }
 
-// write is call for what may arrive late.
+// write is call for requests that may arrive late.
 func (f *FaultyStore) write(ctx context.Context, verb, key string, do func(context.Context) (rota.Rev, error)) (rev rota.Rev, err error) {
 	x := f.draw(verb, key)
 	arrived := false
@@ -342,7 +340,7 @@ func (f *FaultyStore) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota
 	}
 }
 
-// enter notes a watch that Gap can end; what it returns ends it and notes that.
+// enter registers a watch, so that Gap can end it. leave ends and unregisters it.
 func (f *FaultyStore) enter(cancel *context.CancelFunc) (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -356,7 +354,7 @@ func (f *FaultyStore) enter(cancel *context.CancelFunc) (leave func()) {
 	}
 }
 
-// saw keeps versions that passed by, for stale reads.
+// saw keeps versions for stale reads.
 func (f *FaultyStore) saw(es ...rota.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -364,7 +362,7 @@ func (f *FaultyStore) saw(es ...rota.Entry) {
 		e.Value = slices.Clone(e.Value)
 		vs := f.seen[e.Key]
 		known := slices.ContainsFunc(vs, func(v rota.Entry) bool { return v.Rev == e.Rev })
-		if e.Deleted { // one looks like the other
+		if e.Deleted { // deletions have no revision to tell them apart by
 			known = len(vs) > 0 && vs[len(vs)-1].Deleted
 		}
 		if known {
@@ -374,8 +372,8 @@ func (f *FaultyStore) saw(es ...rota.Entry) {
 	}
 }
 
-// older picks a version before the newest that passed by, if there is one and
-// the fate is so.
+// older picks a version that is older than the newest, if there is one and x has a
+// StaleRead.
 func (f *FaultyStore) older(key string, x *fate) (rota.Entry, bool) {
 	f.mu.Lock()
 	vs := slices.Clone(f.seen[key])
@@ -391,10 +389,10 @@ func (f *FaultyStore) older(key string, x *fate) (rota.Entry, bool) {
 // Close closes the store inside.
 func (f *FaultyStore) Close() error { return f.inner.Close() }
 
-// Class is that of the store inside.
+// Class is the class of the store inside.
 func (f *FaultyStore) Class() rota.Class { return optional{f.inner}.Class() }
 
-// Identity is that of the store inside, asked like anything else.
+// Identity is the identity of the store inside. The call has faults like any other.
 func (f *FaultyStore) Identity(ctx context.Context) (name string, err error) {
 	err = f.call(ctx, f.draw("identity", ""), func(ctx context.Context) error {
 		name, err = optional{f.inner}.Identity(ctx)
@@ -406,7 +404,7 @@ func (f *FaultyStore) Identity(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// Fresh is what the store inside says, asked like anything else.
+// Fresh is the answer of the store inside. The call has faults like any other.
 func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
 	err = f.call(ctx, f.draw("fresh", ""), func(ctx context.Context) error {
 		fresh, err = optional{f.inner}.Fresh(ctx)
@@ -418,5 +416,6 @@ func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// Warnings are those of the store inside: it asks nobody for them.
+// Warnings are the warnings of the store inside. They make no request, so they have no
+// faults.
 func (f *FaultyStore) Warnings() []string { return optional{f.inner}.Warnings() }

@@ -29,7 +29,7 @@ func mustPut(t *testing.T, s rota.Store, key, value string, prev rota.Rev) rota.
 	return rev
 }
 
-// lost: an error that leaves the outcome open.
+// lost tells whether err leaves the outcome unknown.
 func lost(err error) bool {
 	return err != nil && !errors.Is(err, rota.ErrConflict) && !errors.Is(err, rota.ErrNotFound)
 }
@@ -257,7 +257,7 @@ func TestRollbackForgets(t *testing.T) {
 	})
 }
 
-// TestASeedIsAFate: what happens to a call does not depend on who else calls.
+// TestASeedIsAFate shows that the faults of a call do not depend on concurrent calls.
 func TestASeedIsAFate(t *testing.T) {
 	story := func(seed uint64, others bool) (out []bool) {
 		f := Faulty(NewMemStore(), seed)

@@ -9,36 +9,36 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// Group shows that members can share work over a store: with a source in memory
-// and real time. open makes a new connection to one and the same store each time
-// it is called; the suite closes it.
+// Group is the suite for members that share partitions over a store, with a source in
+// memory and in real time. Each call of open makes a new connection to the same store;
+// the suite closes it.
 func Group(t *testing.T, open func(t *testing.T) rota.Store) {
 	groupLives(newGroupTest(t, func() rota.Store { return open(t) }))
 }
 
 const groupPartitions = 12
 
-// groupTest is a crew whose members watch each other's fingers.
+// groupTest checks that at most one of its members consumes a partition at a time.
 type groupTest struct {
 	*sourceTest
 	dial func() rota.Store
 	odd  func(rota.Source) rota.Source // for tests of the suite itself
 
 	guard sync.Mutex
-	held  map[string]string // partition → member whose source runs it
+	owner map[string]string // partition → member whose source consumes it
 	high  map[string]rota.Token
 }
 
 func newGroupTest(t testing.TB, dial func() rota.Store) *groupTest {
 	return &groupTest{sourceTest: newSourceTest(t, memBroker{NewMemSource(8, Names(groupPartitions)...)}), dial: dial,
-		held: map[string]string{}, high: map[string]rota.Token{}}
+		owner: map[string]string{}, high: map[string]rota.Token{}}
 }
 
-func (g *groupTest) join(name string, tune ...func(*rota.Config)) *hand {
+func (g *groupTest) join(name string, tune ...func(*rota.Config)) *testMember {
 	g.Helper()
 	s := g.dial()
 	g.Cleanup(func() { s.Close() })
-	busy := func(context.Context, *hand, rota.Message) error {
+	busy := func(context.Context, *testMember, rota.Message) error {
 		time.Sleep(time.Millisecond) // work
 		return nil
 	}
@@ -46,10 +46,10 @@ func (g *groupTest) join(name string, tune ...func(*rota.Config)) *hand {
 	if g.odd != nil {
 		src = g.odd(src)
 	}
-	return g.crew.join(name, s, &guarded{wrapped{src}, g, name}, busy, tune...)
+	return g.testMembers.join(name, s, &guarded{wrapped{src}, g, name}, busy, tune...)
 }
 
-// guarded is a source that complains when two members run a partition at once.
+// guarded is a source that complains when two members consume a partition at once.
 type guarded struct {
 	wrapped
 	g    *groupTest
@@ -66,32 +66,32 @@ func (g *groupTest) enter(name string, own rota.Ownership) {
 	g.guard.Lock()
 	defer g.guard.Unlock()
 	p := own.Partition()
-	if other := g.held[p]; other != "" {
+	if other := g.owner[p]; other != "" {
 		g.Errorf("%s and %s run %s at once", other, name, p)
 	}
 	if own.Token() < g.high[p] {
 		g.Errorf("%s runs %s under token %d, and there was %d", name, p, own.Token(), g.high[p])
 	}
-	g.held[p] = name
+	g.owner[p] = name
 	g.high[p] = max(g.high[p], own.Token())
 }
 
 func (g *groupTest) exit(own rota.Ownership) {
 	g.guard.Lock()
 	defer g.guard.Unlock()
-	delete(g.held, own.Partition())
+	delete(g.owner, own.Partition())
 }
 
-// shares waits until the members hold this many partitions each.
-func (g *groupTest) shares(each int, hands ...*hand) {
+// shares waits until each of the members has started this many partitions.
+func (g *groupTest) shares(each int, members ...*testMember) {
 	g.Helper()
 	what := "each of"
-	for _, h := range hands {
-		what += " " + h.name
+	for _, m := range members {
+		what += " " + m.name
 	}
 	g.wait(what+" has its share", func() bool {
-		for _, h := range hands {
-			if h.held != each {
+		for _, m := range members {
+			if m.owned != each {
 				return false
 			}
 		}
@@ -99,12 +99,12 @@ func (g *groupTest) shares(each int, hands ...*hand) {
 	})
 }
 
-// groupLives: three come, one leaves, one is cut off and comes back, the one that
-// was first is cut off, and what remains ends in good order. Messages flow all
-// the while.
+// groupLives lets three members join, one leave, one be cut off and come back, and the
+// first lose its store. The last one leaves in good order. Messages are published all
+// the time.
 func groupLives(g *groupTest) {
 	const n = groupPartitions
-	defer g.judge(false)
+	defer g.checkDeliveries(false)
 	ebb := g.flow(1, 20*time.Millisecond)
 	c1, c2, c3 := g.join("c1"), g.join("c2"), g.join("c3")
 	g.shares(n/3, c1, c2, c3)
@@ -131,7 +131,7 @@ func groupLives(g *groupTest) {
 	g.rest()
 }
 
-// rest: nobody is left in the store who seems to live.
+// rest checks that no record in the store says that its member lives.
 func (g *groupTest) rest() {
 	g.Helper()
 	s := g.dial()
@@ -152,7 +152,7 @@ func (g *groupTest) rest() {
 	}
 }
 
-// memBroker is a MemSource from both ends.
+// memBroker is a MemSource as a Broker.
 type memBroker struct{ *MemSource }
 
 func (b memBroker) Source() rota.Source { return b.MemSource }

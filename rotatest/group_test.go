@@ -19,8 +19,7 @@ func TestGroupOnMemStore(t *testing.T) {
 	Group(t, func(*testing.T) rota.Store { return s.Open() })
 }
 
-// TestGroupSuiteBites shows the suite stores and members that are wrong in one
-// way each.
+// TestGroupSuiteBites gives the suite stores and members that each have one flaw.
 func TestGroupSuiteBites(t *testing.T) {
 	for _, f := range []struct {
 		name, says string
@@ -62,7 +61,7 @@ func TestGroupSuiteSeesWhoIsLeft(t *testing.T) {
 	})
 }
 
-// lingering is a source that takes its time when its ctx has ended.
+// lingering is a source that returns late when its ctx has ended.
 type lingering struct{ rota.Source }
 
 func (s lingering) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
@@ -73,8 +72,9 @@ func (s lingering) Consume(ctx context.Context, own rota.Ownership, deliver rota
 	return err
 }
 
-// TestAGroupLivesOnABadNetwork: whatever the network does, nobody works beside
-// somebody else, no message is lost, and when it is over all have their share.
+// TestAGroupLivesOnABadNetwork shows that on a faulty network no two members consume a
+// partition at once and no message is lost, and that all members get their share when
+// the faults end.
 func TestAGroupLivesOnABadNetwork(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -90,53 +90,53 @@ func badNetwork(t *testing.T, seed uint64) {
 		seeds++
 		return Faulty(mem.Open(), seeds)
 	})
-	defer g.judge(false)
+	defer g.checkDeliveries(false)
 	ebb := g.flow(1, 100*time.Millisecond)
-	var hands []*hand
+	var members []*testMember
 	for i := range 3 {
-		hands = append(hands, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
+		members = append(members, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
 	}
 	faults := map[Fault]float64{LostRequest: 0.1, LostAnswer: 0.1, Repeated: 0.1, LateWrite: 1, BrokenWatch: 0.1, DroppedBatch: 0.1}
-	for _, h := range hands {
-		h.store.Delay(50 * time.Millisecond)
+	for _, m := range members {
+		m.store.Delay(50 * time.Millisecond)
 		for f, p := range faults {
-			h.store.Chance(f, p)
+			m.store.Chance(f, p)
 		}
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	for range 10 {
 		time.Sleep(2 * time.Second)
-		for _, h := range hands { // one, several, all of them
+		for _, m := range members { // one, several, all of them
 			switch r.IntN(4) {
 			case 0:
-				h.store.Cut()
+				m.store.Cut()
 			case 1:
-				h.store.Fail()
+				m.store.Fail()
 			}
 		}
 		time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
-		for _, h := range hands {
-			h.store.Heal()
+		for _, m := range members {
+			m.store.Heal()
 		}
 	}
 	for f := range faults {
 		n := 0
-		for _, h := range hands {
-			h.store.Chance(f, 0)
-			n += h.store.Count(f)
+		for _, m := range members {
+			m.store.Chance(f, 0)
+			n += m.store.Count(f)
 		}
 		if n == 0 {
 			t.Errorf("there was no %s", f)
 		}
 	}
 	ebb()
-	g.shares(groupPartitions/3, hands...)
+	g.shares(groupPartitions/3, members...)
 	g.wait("all messages are handled", g.all)
-	for _, h := range hands {
-		h.cancel()
-		<-h.ended
-		if h.err != nil && !errors.Is(h.err, rota.ErrFenced) {
-			t.Errorf("%s left: %v", h.name, h.err)
+	for _, m := range members {
+		m.cancel()
+		<-m.ended
+		if m.err != nil && !errors.Is(m.err, rota.ErrFenced) {
+			t.Errorf("%s left: %v", m.name, m.err)
 		}
 	}
 }

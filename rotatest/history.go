@@ -13,9 +13,9 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A History records what the clients of one store asked and heard, and judges
-// whether a set of compare-and-set cells can have answered like that. It sees
-// Get, Put and Delete; watches pass it by.
+// A History records the calls of the clients of one store with their answers, and
+// judges whether a set of compare-and-set cells can have given them: whether they are
+// linearizable. It records Get, Put and Delete, and no watches.
 type History struct {
 	mu      sync.Mutex
 	now     int64
@@ -30,7 +30,7 @@ type op struct {
 	prev, rev rota.Rev
 	value     string
 	end       outcome
-	over      bool // whatever came of it, nobody waits for it any more
+	over      bool // the call has returned, with or without a known outcome
 }
 
 type verb string
@@ -47,15 +47,15 @@ const (
 	done     outcome = iota
 	conflict         // of a put or delete
 	missing          // of a get
-	unknown          // may have happened, or still will
+	unknown          // may have happened, or may still happen
 )
 
-// forever is when a call without an answer returns.
+// forever is the return time of a call with an unknown outcome: it may still happen.
 const forever int64 = math.MaxInt64
 
-// Wrap makes a store whose calls are recorded as those of one more client. Each
-// value put into a cell must be new to it: values tell versions apart where a
-// revision was never heard of.
+// Wrap makes a store whose calls are recorded as those of one more client. Each value
+// put into a cell must be new to it: after an unknown outcome only the value tells
+// which write a read has found.
 func (h *History) Wrap(s rota.Store) rota.Store {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +122,7 @@ func (h *History) finish(o *op, rev rota.Rev, value string, err error) {
 	}
 }
 
-// outcome is what an answer means.
+// outcome is the outcome that an error stands for.
 func (o *op) outcome(err error) outcome {
 	switch {
 	case err == nil:
@@ -135,24 +135,23 @@ func (o *op) outcome(err error) outcome {
 	return unknown
 }
 
-// Check returns what is wrong with the history, nil if nothing is. Call it when
-// all calls have returned.
+// Check judges the history. Call it when all calls have returned.
 func (h *History) Check() error { return Judge(h.Calls()) }
 
 // A Call is one call of a history.
 type Call struct {
 	Client           int
 	Verb             string   // "get", "put" or "delete"
-	Key, Value       string   // Value: of a put, or what a get has found
-	Prev, Rev        rota.Rev // Rev: of what a put has made, or a get has found
+	Key, Value       string   // Value: that a put wrote or a get found
+	Prev, Rev        rota.Rev // Rev: that a put made or a get found
 	Called, Returned int64    // instants of one clock
-	Err              error    // nil, ErrConflict of a put or delete, ErrNotFound of a get; with any other it may have happened, or still will
+	Err              error    // nil, ErrConflict of a put or delete, ErrNotFound of a get; any other means an unknown outcome
 }
 
 var errUnknown = errors.New("rotatest: the outcome is unknown")
 
-// Calls is what was recorded, by key and in the order of the calls: for whoever
-// wants to show it, or have it judged by somebody else.
+// Calls are the recorded calls, by key and in their order: to be shown, or judged by
+// another checker.
 func (h *History) Calls() (calls []Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,9 +164,9 @@ func (h *History) Calls() (calls []Call) {
 	return calls
 }
 
-// Judge returns what is wrong with a history, nil if nothing is. Each value put
-// into a cell must be new to it, and nobody may name a revision that no Get and
-// no Put of the history has returned and hope that it is right.
+// Judge returns an error that says why a history is not linearizable, or nil. Each
+// value put into a cell must be new to it, and a call may only name revisions that a
+// Get or a Put of the history has returned.
 func Judge(calls []Call) error {
 	cells := map[string][]*op{}
 	for _, c := range calls {
@@ -185,14 +184,14 @@ func Judge(calls []Call) error {
 	}
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(cells)) {
-		if err := judge(cells[key]); err != nil {
+		if err := judgeCell(cells[key]); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", key, err))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-// Counts is how many calls have returned, and of how many nobody knows the
+// Counts is how many calls have returned, and how many of them have an unknown
 // outcome.
 func (h *History) Counts() (calls, unknowns int) {
 	h.mu.Lock()

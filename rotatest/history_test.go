@@ -67,7 +67,7 @@ func TestHistories(t *testing.T) {
 		{"two lives at once", "1-2 put a 0>1; 3-4 put b 0>2; 5-6 delete 1; 7-8 delete 2", "neither"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := judge(parseHistory(t, c.history))
+			err := judgeCell(parseHistory(t, c.history))
 			switch {
 			case err == nil && c.wrong != "":
 				t.Errorf("nothing found, want %q", c.wrong)
@@ -119,8 +119,8 @@ func parseHistory(t *testing.T, text string) (ops []*op) {
 	return ops
 }
 
-// TestJudgeAgreesWithBruteForce compares the verdict on small histories, right
-// ones and some that were tampered with, with a search through all orders.
+// TestJudgeAgreesWithBruteForce compares the verdict on small histories, correct and
+// tampered ones, with a search through all orders.
 func TestJudgeAgreesWithBruteForce(t *testing.T) {
 	good, bad := 0, 0
 	for seed := range uint64(30_000) {
@@ -129,7 +129,7 @@ func TestJudgeAgreesWithBruteForce(t *testing.T) {
 		if r.IntN(3) > 0 {
 			tamper(r, ops)
 		}
-		err, possible := judge(ops), bruteForce(ops)
+		err, possible := judgeCell(ops), bruteForce(ops)
 		if err != nil && strings.Contains(err.Error(), "cannot be judged") {
 			continue
 		}
@@ -148,7 +148,7 @@ func TestJudgeAgreesWithBruteForce(t *testing.T) {
 	}
 }
 
-// randomHistory lets n calls overlap at random on a right cell.
+// randomHistory lets n calls overlap at random on a correct cell.
 func randomHistory(r *rand.Rand, n int) []*op {
 	var ops []*op
 	var rev, cur rota.Rev

@@ -6,23 +6,22 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A checker for linearizability of our own, though there is porcupine: the root
-// module may require nothing, and the suites for drivers are part of it. porcupine
-// checks this checker: test/porcupine_test.go, in a module that may require it,
-// gives both the same histories, good ones and bad ones, and fails if they
-// disagree.
+// This is a checker for linearizability of our own, although porcupine exists: the
+// root module may require no other module, and the suites for drivers are part of it.
+// test/porcupine_test.go, in a module that may require porcupine, gives both checkers
+// the same histories, good and bad ones, and fails if they disagree.
 
-// judge says what is wrong with the history of one cell. Revisions make that
-// simple where linearizability in general is hard: a write names the version it
-// replaced, so the successful ones hang together in chains, each from a creation
-// to a deletion, and every read hangs on the version it shows. What is left is to
-// see whether the calls can have happened in that order (cell.chain), and whether
-// the chains can have followed each other (apart). Refusals hang on nothing: with
-// them an order has to be looked for (search).
-func judge(ops []*op) error {
+// judgeCell judges the history of one cell. Linearizability is hard to check in
+// general, and simple with revisions: a write names the version it replaced, so the
+// successful writes form chains, each from a creation to a deletion, and every read
+// belongs to the version it found. It remains to check that the calls can have
+// happened in that order (cell.chain), and that the chains can have followed each
+// other (apart). A refused write belongs to no version, so histories with refusals
+// need a search for an order (search).
+func judgeCell(ops []*op) error {
 	c := &cell{byRev: map[rota.Rev]*op{}, byValue: map[string]*op{}, next: map[rota.Rev]*op{}, reads: map[rota.Rev][]*op{}}
 	for _, o := range ops {
-		own := *o // resolve writes into it
+		own := *o // a copy, since resolve changes it
 		c.ops = append(c.ops, &own)
 	}
 	for _, step := range []func() error{c.collect, c.resolve, c.link, c.linkUnknown, c.order, c.refusals, c.search} {
@@ -33,16 +32,16 @@ func judge(ops []*op) error {
 	return nil
 }
 
-// cell is one cell's history, as far as it is understood.
+// cell is one cell's history, filled in step by step.
 type cell struct {
 	ops     []*op
 	byRev   map[rota.Rev]*op   // the write that made a revision
-	byValue map[string]*op     // the write that carried a value, whatever became of it
+	byValue map[string]*op     // the write of a value, whatever its outcome
 	next    map[rota.Rev]*op   // the write or deletion that replaced a revision
-	reads   map[rota.Rev][]*op // those that found it
+	reads   map[rota.Rev][]*op // the reads that found a revision
 }
 
-// collect files the writes.
+// collect indexes the writes by value and revision.
 func (c *cell) collect() error {
 	for _, o := range c.ops {
 		if o.verb != put {
@@ -66,9 +65,9 @@ func (c *cell) collect() error {
 	return nil
 }
 
-// resolve finds out what each read saw, and thereby which writes of unknown
-// outcome have happened. One that no read saw had no effect that anybody could
-// tell: nothing can be built on a revision that nobody has heard of.
+// resolve finds the write that each read found, and thereby the writes of unknown
+// outcome that have happened. A write of unknown outcome that no read found can be
+// ignored: no client knows its revision, so no call can depend on it.
 func (c *cell) resolve() error {
 	for _, o := range c.ops {
 		if o.verb != get || o.end != done {
@@ -96,7 +95,7 @@ func (c *cell) resolve() error {
 	return nil
 }
 
-// happened: it is certain that the write took place.
+// happened tells whether the write certainly happened.
 func (o *op) happened() bool { return o.end == done || o.verb == put && o.end == unknown && o.rev != 0 }
 
 // link joins each write to the one it replaced.
@@ -116,9 +115,10 @@ func (c *cell) link() error {
 	return nil
 }
 
-// linkUnknown lets a deletion of unknown outcome end a chain that nothing else
-// continues. If it has not happened, then so late that nobody noticed: its return
-// is open. Of several the first leaves most room.
+// linkUnknown lets a deletion of unknown outcome end a chain that has no other end. It
+// has no return time, so it may also have happened after everything else, which no
+// call can tell from never. Of several such deletions the earliest permits the most
+// orders.
 func (c *cell) linkUnknown() error {
 	for _, o := range c.ops {
 		if o.verb != del || o.end != unknown || c.byRev[o.prev] == nil {
@@ -131,16 +131,15 @@ func (c *cell) linkUnknown() error {
 	return nil
 }
 
-// A chain is a stretch of history that nothing else can have come between: the
-// versions of the cell from a creation to a deletion, or one read that found
-// nothing.
+// A chain is a part of the history that no other call can interrupt: the versions of
+// the cell from a creation to a deletion, or one read that found nothing.
 type chain struct {
 	first    *op
-	firstRet int64 // the first return in it: by then it had begun
-	lastCall int64 // the last call in it: by then it had not ended
+	firstRet int64 // the first return in it: the chain began before that
+	lastCall int64 // the last call in it: the chain ended after that
 }
 
-// order builds the chains and sees whether they can have followed each other.
+// order builds the chains and checks that they can have followed each other.
 func (c *cell) order() error {
 	var chains []chain
 	linked := 0
@@ -158,17 +157,16 @@ func (c *cell) order() error {
 		}
 	}
 	if linked != len(c.byRev) {
-		return fmt.Errorf("%d writes hang together in a circle, without a beginning", len(c.byRev)-linked)
+		return fmt.Errorf("%d writes form a circle, without a creation", len(c.byRev)-linked)
 	}
 	return apart(chains)
 }
 
-// chain follows the versions from a creation on, with the reads of each. An
-// order of calls is possible if none in it was called after a later one had
-// returned.
+// chain follows the versions from a creation on, with the reads of each. Such an order
+// is possible if no call in it began after a later one had returned.
 func (c *cell) chain(create *op) (ch chain, writes int, err error) {
 	ch = chain{create, forever, 0}
-	latest := create // among the calls of what must come before
+	latest := create // of the calls so far, the one that began last
 	step := func(o *op) error {
 		if latest.call > o.ret {
 			return fmt.Errorf("out of order: %v; but before it in the cell's history comes %v", o, latest)
@@ -199,13 +197,13 @@ func (c *cell) chain(create *op) (ch chain, writes int, err error) {
 			later(r)
 		}
 	}
-	ch.lastCall = forever // never deleted: it lasts
+	ch.lastCall = forever // never deleted
 	return ch, writes, nil
 }
 
-// apart sees whether the chains can have followed each other. Two can if one had
-// been called in whole before the other had returned from anything; that each
-// two can is enough for all (Gibbons and Korach 1997, their zones).
+// apart checks that the chains can have followed each other. Two can if all calls of
+// one began before any call of the other returned. If every two can, all can (Gibbons
+// and Korach 1997: zones).
 func apart(chains []chain) error {
 	for i, a := range chains {
 		for _, b := range chains[:i] {
@@ -222,15 +220,15 @@ func (ch *chain) describe() string {
 		return ch.first.String()
 	}
 	if ch.lastCall == forever {
-		return fmt.Sprintf("what begins with %v and was never deleted", ch.first)
+		return fmt.Sprintf("the chain that begins with %v and was never deleted", ch.first)
 	}
-	return fmt.Sprintf("what begins with %v and was still there at %d", ch.first, ch.lastCall)
+	return fmt.Sprintf("the chain that begins with %v and was still there at %d", ch.first, ch.lastCall)
 }
 
-// refusals finds writes that were refused though the revision they named was
-// the cell's from before the call until after the return.
+// refusals finds writes that were refused although the cell was at the revision they
+// named from before the call until after the return.
 func (c *cell) refusals() error {
-	earliest := map[rota.Rev]int64{} // when a revision may have been replaced at the earliest
+	earliest := map[rota.Rev]int64{} // the earliest time at which a revision may have been replaced
 	for _, o := range c.ops {
 		if at, ok := earliest[o.prev]; o.verb != get && o.end != conflict && (!ok || o.call < at) {
 			earliest[o.prev] = o.call

@@ -6,23 +6,22 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A Liar tells those who watch a store that key has changed, which is not so: as
-// far as the transport lets somebody do it who may not write to the store. rev is
-// what the change pretends to be.
+// A Liar sends the watches of a store a forged change of key to revision rev, as far
+// as the transport lets a client do that which may not write to the store.
 type Liar func(t testing.TB, key string, value []byte, rev rota.Rev)
 
-// WithLiar lets the suite lie to watches. It is for stores whose watches hear of
-// changes by something that others can send, too.
+// WithLiar lets the suite forge changes. It is for stores whose watches get their
+// changes as messages that other clients could send too.
 func WithLiar(l Liar) StoreOption { return func(t *storeTest) { t.lie = l } }
 
-// liarCases are for stores whose transport permits lies.
+// liarCases are for stores whose transport permits forged changes.
 var liarCases = []storeCase{
 	{"a lie on the wire is not believed", notBelieved},
 }
 
-// notBelieved lies about a key that is there, one that is not and one that was
-// deleted. Watches show none of it, what is written afterwards they show, and
-// whoever can warn does.
+// notBelieved forges changes of a key that exists, one that never did and one that was
+// deleted. Watches show none of them and all later changes, and a store that is a
+// Warner warns.
 func notBelieved(t *storeTest) {
 	w, r := t.open(), t.open()
 	there, never, gone := t.key("dir/there"), t.key("dir/never"), t.key("dir/gone")
@@ -47,5 +46,5 @@ func notBelieved(t *storeTest) {
 	t.lie(t.TB, there, []byte("a lie"), rev+1000)
 	rev = w.put(never, "3", 0)
 	views[0].wait("a new key that was lied about", func() bool { return views[0].cells[never].Rev == rev })
-	w.holds(there, "2", w.get(there).Rev)
+	w.has(there, "2", w.get(there).Rev)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// MemSource is a Source in memory: queues that keep a message until it is
-// settled, and give it to the next owner otherwise, in order.
+// MemSource is a Source in memory. Its queues keep each message until it is settled;
+// the next owner gets the unsettled ones, in order.
 type MemSource struct {
 	mu     sync.Mutex
 	names  []string
@@ -24,7 +24,7 @@ type queue struct {
 	msgs    []rota.Message // unsettled, oldest first
 	next    uint64
 	arrived chan struct{} // closed at the next arrival
-	owner   rota.Token    // newest owner that consumed: the broker's own fence
+	owner   rota.Token    // token of the newest owner: the broker's own fence
 }
 
 // NewMemSource makes a source with the given partitions. Consume fetches up to
@@ -97,7 +97,7 @@ func (s *MemSource) Partitions(context.Context) ([]rota.Partition, error) {
 	return out, nil
 }
 
-// Consume delivers until it is told to stop.
+// Consume delivers messages until own.Stop closes or ctx ends.
 func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	s.mu.Lock()
 	q := s.queues[own.Partition()]
@@ -148,9 +148,9 @@ func (s *MemSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
 	return append([]rota.Message(nil), q.msgs[:min(len(q.msgs), s.batch)]...), q.arrived
 }
 
-// settle removes the first n of msgs, and one more, to the dead, if it failed too
-// often. A former owner is refused. What somebody else has settled meanwhile,
-// which only a broken store allows, stays so.
+// settle removes the first n of msgs and, if dead is set, moves the next one to the
+// dead letters. A former owner is refused. A message that another owner has settled
+// meanwhile, which only a broken store permits, is skipped.
 func (s *MemSource) settle(q *queue, by rota.Token, msgs []rota.Message, n int, dead bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

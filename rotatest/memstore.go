@@ -12,19 +12,18 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// MemStore is a connection to a Store in memory: linearizable, and as fast as a
-// store can be. It is good for one process, and gone with it.
+// MemStore is a connection to a linearizable Store in the memory of this process.
 type MemStore struct {
 	mem    *memory
 	closed bool // guarded by mem.mu
 }
 
-// memory is what all connections share.
+// memory holds the cells that all connections share.
 type memory struct {
 	mu       sync.Mutex
 	cells    map[string]rota.Entry
 	rev      rota.Rev
-	watchers map[string][]*watcher // by prefix, so that a change finds those it concerns and no others
+	watchers map[string][]*watcher // by prefix, so that a change finds its watchers without a scan
 }
 
 // NewMemStore makes an empty store and connects to it.
@@ -32,7 +31,7 @@ func NewMemStore() *MemStore {
 	return &MemStore{mem: &memory{cells: map[string]rota.Entry{}, watchers: map[string][]*watcher{}}}
 }
 
-// Open makes another connection to the same cells. Each is closed on its own.
+// Open makes another connection to the same cells. Each connection has its own Close.
 func (m *MemStore) Open() *MemStore { return &MemStore{mem: m.mem} }
 
 var (
@@ -92,7 +91,7 @@ func (m *MemStore) Delete(ctx context.Context, key string, prev rota.Rev) error 
 	return nil
 }
 
-// Close ends the connection: calls on it fail from now on, its watches end.
+// Close ends the connection: later calls on it fail, and its watches end.
 func (m *MemStore) Close() error {
 	m.mem.mu.Lock()
 	defer m.mem.mu.Unlock()
@@ -101,16 +100,16 @@ func (m *MemStore) Close() error {
 	return nil
 }
 
-// Class is B: one server, whose log is as durable as the process that uses it.
+// Class is B: a single server. Its cells live as long as the process that uses them.
 func (m *MemStore) Class() rota.Class { return rota.ClassB }
 
-// A watcher is one loop over a Watch: what it has not been shown yet.
+// A watcher is one loop over a Watch, with the changes it has not shown yet.
 type watcher struct {
 	by   *MemStore
 	news []rota.Entry   // the newest version per key, in the order they first changed
-	at   map[string]int // key → place in news
+	at   map[string]int // key → index in news
 	err  error          // why the watch ends
-	wake chan struct{}  // holds one token while there may be something to take
+	wake chan struct{}  // has capacity one: full while there may be changes
 }
 
 func (m *MemStore) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
@@ -133,8 +132,8 @@ func (m *MemStore) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.En
 	}
 }
 
-// subscribe reads everything under prefix and enters a watcher in one instant,
-// so that nothing falls in between.
+// subscribe reads all entries under prefix and adds a watcher under one lock, so that
+// there is no gap between the two.
 func (m *MemStore) subscribe(ctx context.Context, prefix string) (*watcher, []rota.Entry, error) {
 	m.mem.mu.Lock()
 	defer m.mem.mu.Unlock()
@@ -177,8 +176,7 @@ func (m *memory) under(prefix string) []rota.Entry {
 	return out
 }
 
-// tell shows a change to those who watch its key or one of the prefixes it is
-// under.
+// tell gives a change to the watchers of its key and of the prefixes above it.
 func (m *memory) tell(e rota.Entry) {
 	for i := range len(e.Key) {
 		if e.Key[i] == '/' {
@@ -202,7 +200,7 @@ func (m *memory) tellWatchers(prefix string, e rota.Entry) {
 	}
 }
 
-// rouse never blocks: one token is enough.
+// rouse wakes the watcher. It never blocks.
 func (w *watcher) rouse() {
 	select {
 	case w.wake <- struct{}{}:
@@ -222,7 +220,7 @@ func (m *memory) end(err error, match func(*watcher) bool) {
 	}
 }
 
-// next waits for changes that w has not been shown.
+// next waits for changes that w has not shown.
 func (m *memory) next(ctx context.Context, w *watcher) ([]rota.Entry, error) {
 	for {
 		select {
@@ -230,13 +228,14 @@ func (m *memory) next(ctx context.Context, w *watcher) ([]rota.Entry, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if batch, err := m.take(w); len(batch) > 0 || err != nil {
+		if batch, err := m.pending(w); len(batch) > 0 || err != nil {
 			return batch, err
 		}
 	}
 }
 
-func (m *memory) take(w *watcher) ([]rota.Entry, error) {
+// pending returns the changes that w has not shown, and forgets them.
+func (m *memory) pending(w *watcher) ([]rota.Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if w.err != nil {
@@ -251,21 +250,22 @@ func (m *memory) take(w *watcher) ([]rota.Entry, error) {
 	return batch, nil
 }
 
-// A MemSnapshot is what a store held at one moment.
+// A MemSnapshot is the content of a MemStore at one moment.
 type MemSnapshot struct {
 	cells map[string]rota.Entry
 	rev   rota.Rev
 }
 
-// Snapshot remembers what the store holds now.
+// Snapshot copies the content of the store.
 func (m *MemStore) Snapshot() MemSnapshot {
 	m.mem.mu.Lock()
 	defer m.mem.mu.Unlock()
 	return MemSnapshot{maps.Clone(m.mem.cells), m.mem.rev}
 }
 
-// Restore sets the store back, as a failover to a replica that lags or a backup
-// does: acknowledged writes are lost, and revisions repeat. Every watch ends.
+// Restore sets the store back to a snapshot, as a restored backup or a failover to a
+// stale replica does: acknowledged writes are lost, and revisions repeat. Every watch
+// ends.
 func (m *MemStore) Restore(s MemSnapshot) {
 	m.mem.mu.Lock()
 	defer m.mem.mu.Unlock()

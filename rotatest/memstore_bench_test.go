@@ -12,8 +12,8 @@ import (
 )
 
 // BenchmarkPutWatched writes one cell after the other while each of 1000 is
-// watched alone: what the heartbeats of a large group are to a store. A write
-// counts when its watcher has seen it.
+// watched alone, as the heartbeats of a large group are. A write counts when its
+// watcher has seen it.
 func BenchmarkPutWatched(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("watchers=%d", n), func(b *testing.B) { putWatched(b, n) })

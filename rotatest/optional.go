@@ -6,9 +6,9 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// optional answers what a store may know beside its verbs, for those that wrap
-// one: a wrapper without these methods would hide them. For a store that does not
-// know it answers what rota takes for that.
+// optional forwards the optional methods of a store, for wrappers: a wrapper without
+// these methods would hide them. For a store without a method it returns rota's
+// default.
 type optional struct{ of rota.Store }
 
 func (o optional) Class() rota.Class {
@@ -39,7 +39,7 @@ func (o optional) Warnings() []string {
 	return nil
 }
 
-// wrapped is a source in a wrapper that hides nothing of it.
+// wrapped forwards the optional methods of a source, for wrappers.
 type wrapped struct{ rota.Source }
 
 func (w wrapped) ListsAll() bool {

@@ -16,16 +16,17 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// options: what a store or a source may know beside its verbs.
+// options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
 	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner]()},
 	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer]()},
 }
 
-// notOptions: interfaces that are something else.
+// notOptions are interfaces that are something else.
 var notOptions = []string{"Store", "Source", "Meter"}
 
-// TestOptionsAreListed: an option that is new has to be forwarded too.
+// TestOptionsAreListed shows that options has every optional interface, so that the
+// wrappers must forward a new one too.
 func TestOptionsAreListed(t *testing.T) {
 	for file, want := range options {
 		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.SkipObjectResolution)
@@ -48,8 +49,8 @@ func TestOptionsAreListed(t *testing.T) {
 	}
 }
 
-// TestWrappersHideNothing asks each wrapper each optional question: the answer must
-// be that of what is inside.
+// TestWrappersHideNothing calls each optional method of each wrapper: the answer must
+// be that of the store or source inside.
 func TestWrappersHideNothing(t *testing.T) {
 	var h History
 	for file, wrappers := range map[string][]any{
@@ -72,7 +73,7 @@ func TestWrappersHideNothing(t *testing.T) {
 	}
 }
 
-// answer calls a method with a context, and with nothing where it wants more.
+// answer calls a method with a context, and with zero values for other arguments.
 func answer(on any, m reflect.Method) string {
 	var out []any
 	var args []reflect.Value
@@ -91,8 +92,7 @@ func answer(on any, m reflect.Method) string {
 
 var errKnowing = errors.New("prepared")
 
-// knowing has an answer to everything, and it is never the one that stands for
-// not knowing.
+// knowing has every optional method, and never returns a default.
 type knowing struct {
 	rota.Store
 	rota.Source
@@ -105,8 +105,8 @@ func (knowing) Warnings() []string                            { return []string{
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 
-// TestWrappersKnowNothingThemselves: of a store that does not say, they say what
-// rota takes for not knowing.
+// TestWrappersKnowNothingThemselves shows that the wrapper of a store without optional
+// methods returns rota's defaults.
 func TestWrappersKnowNothingThemselves(t *testing.T) {
 	var h History
 	plain := &keepOpen{NewMemStore()} // has the five verbs and nothing else
@@ -120,7 +120,7 @@ func TestWrappersKnowNothingThemselves(t *testing.T) {
 	}
 }
 
-// TestOptionsAreCutOffToo: they ask the server like any call.
+// TestOptionsAreCutOffToo shows that optional methods have faults like any call.
 func TestOptionsAreCutOffToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := Faulty(knowing{}, 1)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A probe is a test that is meant to fail: it keeps the complaints to itself.
+// A probe is a test that is meant to fail: it collects its complaints.
 type probe struct {
 	testing.TB
 	mu       sync.Mutex
@@ -18,7 +18,7 @@ type probe struct {
 	cleanups []func()
 }
 
-// bites runs f, which is meant to fail, in a bubble and asks for its complaint.
+// bites runs f in a bubble and expects a complaint.
 func bites(t *testing.T, says string, f func(testing.TB)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,8 +44,8 @@ func probed(t testing.TB, f func(testing.TB)) string {
 	return strings.Join(p.said, "\n")
 }
 
-// clean runs the cleanups as testing does: last first, each though another has
-// ended the test.
+// clean runs the cleanups as testing does: last first, and each of them even if
+// another has ended the test.
 func (p *probe) clean() {
 	p.mu.Lock()
 	n := len(p.cleanups)

@@ -14,20 +14,20 @@ import (
 	"github.com/rota-dev/rota/internal/servers"
 )
 
-// A RealServer is a server that was started for one test and is gone after it:
-// what WithServer takes. Drivers do not import internal/servers themselves.
+// A RealServer is a server that was started for one test and ends with it. WithServer
+// accepts it. Drivers need not import internal/servers, and may not.
 type RealServer = servers.Server
 
-// These start a real server. One that is not installed skips the test, with one
-// line that says how to install it; with ROTA_REQUIRE_REAL=1 it fails the test.
+// These start a real server. If it is not installed, the test is skipped with a line
+// that says how to install it; with ROTA_REQUIRE_REAL=1 the test fails instead.
 func StartRedis(t testing.TB) *RealServer     { return StartWith(t, servers.Redis) }
 func StartEtcd(t testing.TB) *RealServer      { return StartWith(t, servers.Etcd) }
 func StartZooKeeper(t testing.TB) *RealServer { return StartWith(t, servers.ZooKeeper) }
 func StartRabbitMQ(t testing.TB) *RealServer  { return StartWith(t, servers.RabbitMQ) }
 func StartActiveMQ(t testing.TB) *RealServer  { return StartWith(t, servers.ActiveMQ) }
 
-// StartNATS runs the server that a go.mod names as a tool: in this repository that
-// of test, elsewhere your own.
+// StartNATS runs the nats-server that a go.mod names as a tool: in this repository the
+// go.mod of test, elsewhere your own.
 func StartNATS(t testing.TB) *RealServer {
 	return StartWith(t, func(ctx context.Context) (*RealServer, error) {
 		bin, err := natsServer()
@@ -38,7 +38,7 @@ func StartNATS(t testing.TB) *RealServer {
 	})
 }
 
-// StartNATSCluster runs n of them as one cluster.
+// StartNATSCluster runs n nats-servers as one cluster.
 func StartNATSCluster(t testing.TB, n int) []*RealServer {
 	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
 		bin, err := natsServer()
@@ -61,7 +61,8 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// StartWith runs a server that start starts, in the same way as the others.
+// StartWith runs a server by start, with the cleanup and skipping of the functions
+// above.
 func StartWith(t testing.TB, start func(context.Context) (*RealServer, error)) *RealServer {
 	t.Helper()
 	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {

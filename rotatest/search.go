@@ -9,28 +9,29 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// search looks for an order of all calls. The steps before it say better what is
-// wrong, and without refusals they miss nothing; but each refusal can have its
-// reason and all of them together none. Little has to be tried: what changes
-// nothing may come as soon as it fits, and a revision is replaced by one write.
-// What is tried nevertheless are creations side by side, and the writes of
-// unknown outcome that would end a chain.
+// search looks for one order of all calls that explains every answer. The checks
+// before it give better messages, and without refusals they are complete. With
+// refusals they are not: each refusal alone may have an explanation, and all of them
+// together none. The search is small: a call that changes nothing is added as soon as
+// it fits, and a revision is replaced by one write. It branches only for concurrent
+// creations, and for writes of unknown outcome that would end a chain.
 type search struct {
 	ops      []*op             // by the instant of their call
 	replaced map[rota.Rev]bool // by a write that has certainly happened
 	tried    map[string]bool
-	best     place // where most calls had found their place
+	best     config // with the most calls
 }
 
-// A place is somewhere in an order: which calls have come, and what they left.
-type place struct {
+// A config is a configuration of the search: the calls that are in the order so far,
+// and the cell after them.
+type config struct {
 	come []byte // a bit per call
 	n    int
-	rev  rota.Rev // zero: there is nothing
-	lost bool     // at a revision that nobody has heard of: no call can name it
+	rev  rota.Rev // zero: the cell does not exist
+	lost bool     // at a revision that no client knows: no call can name it
 }
 
-// searchLimit is far above what histories of a few clients need.
+// searchLimit is far above the need of a few clients' histories.
 const searchLimit = 200_000
 
 func (c *cell) search() error {
@@ -51,7 +52,7 @@ func (c *cell) search() error {
 }
 
 func (s *search) run() error {
-	todo := []place{{come: make([]byte, (len(s.ops)+7)/8)}}
+	todo := []config{{come: make([]byte, (len(s.ops)+7)/8)}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -60,7 +61,7 @@ func (s *search) run() error {
 			s.best = p
 		}
 		if !slices.ContainsFunc(open, func(i int) bool { return s.ops[i].end != unknown }) {
-			return nil // what is open may never happen
+			return nil // the remaining calls have an unknown outcome and need not happen
 		}
 		if key := p.key(); !s.tried[key] {
 			s.tried[key] = true
@@ -72,11 +73,11 @@ func (s *search) run() error {
 	}
 	open := s.open(s.best)
 	stuck := s.ops[slices.MinFunc(open, func(i, j int) int { return cmp.Compare(s.ops[i].ret, s.ops[j].ret) })]
-	return fmt.Errorf("no order of all calls is possible: at best %d of %d find their place, and then it is too late for %v",
+	return fmt.Errorf("no order of all calls is possible: at most %d of %d fit into one, and then it is too late for %v",
 		s.best.n, len(s.ops), stuck)
 }
 
-func (p *place) key() string {
+func (p *config) key() string {
 	key := binary.LittleEndian.AppendUint64(slices.Clone(p.come), uint64(p.rev))
 	if p.lost {
 		key = append(key, 1)
@@ -84,17 +85,17 @@ func (p *place) key() string {
 	return string(key)
 }
 
-func (p *place) has(i int) bool { return p.come[i/8]&(1<<(i%8)) != 0 }
+func (p *config) has(i int) bool { return p.come[i/8]&(1<<(i%8)) != 0 }
 
-func (p *place) add(i int) {
+func (p *config) add(i int) {
 	p.come[i/8] |= 1 << (i % 8)
 	p.n++
 }
 
-// open are the calls that may come next: none that is left had returned before
-// they were made.
-func (s *search) open(p place) (open []int) {
-	first := forever // return of what is left
+// open are the calls that may come next: those that began before any other remaining
+// call returned.
+func (s *search) open(p config) (open []int) {
+	first := forever // first return of a remaining call
 	for i, o := range s.ops {
 		if o.call > first {
 			break
@@ -107,8 +108,9 @@ func (s *search) open(p place) (open []int) {
 	return slices.DeleteFunc(open, func(i int) bool { return s.ops[i].call > first })
 }
 
-// addIdle adds what changes nothing and fits here, and returns what may come next.
-func (s *search) addIdle(p *place) []int {
+// addIdle adds the calls that change nothing and fit here, and returns the calls that
+// may come next.
+func (s *search) addIdle(p *config) []int {
 	for {
 		open, before := s.open(*p), p.n
 		for _, i := range open {
@@ -122,8 +124,8 @@ func (s *search) addIdle(p *place) []int {
 	}
 }
 
-// fits: the answer of a call that has changed nothing is right here.
-func (o *op) fits(p *place) bool {
+// fits tells whether a call that changed nothing would get its answer at p.
+func (o *op) fits(p *config) bool {
 	switch {
 	case o.end == conflict:
 		return p.lost || p.rev != o.prev || o.verb == del && o.prev == 0
@@ -133,8 +135,8 @@ func (o *op) fits(p *place) bool {
 	return false
 }
 
-// changes are the places that one more call can lead to.
-func (s *search) changes(p place, open []int) (next []place) {
+// changes are the configurations after one more call that changes the cell.
+func (s *search) changes(p config, open []int) (next []config) {
 	if p.lost {
 		return nil
 	}
@@ -145,15 +147,15 @@ func (s *search) changes(p place, open []int) (next []place) {
 			continue
 		}
 		if !o.happened() && o.prev != 0 && s.replaced[o.prev] {
-			continue // by another
+			continue // another write has replaced it
 		}
-		q := place{come: slices.Clone(p.come), n: p.n}
+		q := config{come: slices.Clone(p.come), n: p.n}
 		q.add(i)
 		switch {
 		case o.verb == put:
 			q.rev, q.lost = o.rev, o.rev == 0
 		case o.end == unknown && deleted:
-			continue // one is as good as the other
+			continue // a second deletion of unknown outcome would lead to the same
 		case o.end == unknown:
 			deleted = true
 		}

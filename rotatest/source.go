@@ -13,23 +13,25 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A Broker is a real one, seen from both ends.
+// A Broker is a broker as the suite uses it: it publishes, and gives members their
+// sources.
 type Broker interface {
-	// Source is a new client of it, for one member.
+	// Source is a new client of the broker, for one member.
 	Source() rota.Source
-	// Partitions are those that Source lists: two or more, empty and nobody's.
+	// Partitions are the partitions that Source lists: two or more, empty and without
+	// an owner.
 	Partitions() []string
 	// Publish appends messages to a partition, in order. It returns when the
-	// broker has them.
+	// broker has acknowledged them.
 	Publish(partition string, values ...[]byte) error
-	// Dead is what was dead-lettered so far, of all partitions, in any order.
+	// Dead are the values of all dead-lettered messages so far, in any order.
 	Dead() ([][]byte, error)
 }
 
-// Source shows that a source driver keeps the contract of rota.Source: with real
-// members, a store in memory and real time. open makes a broker, or new
-// partitions in one, for each case, and cleans up after it; cases run side by
-// side. A broker that is a WiredBroker is also shown what lost answers do.
+// Source is the suite for the contract of rota.Source, with real members, a store in
+// memory and in real time. open makes a broker, or new partitions in one, for each
+// case, and cleans up after it; cases run in parallel. If the broker is a WiredBroker
+// the suite also loses answers.
 func Source(t *testing.T, open func(t *testing.T) Broker) {
 	t.Run("source", func(t *testing.T) { // returns when all cases have
 		t.Run(wiredName, func(t *testing.T) {
@@ -53,7 +55,7 @@ type sourceCase struct {
 	run  func(*sourceTest)
 }
 
-// sourceCases are for every source. Names are claims.
+// sourceCases are the cases for every source. Their names are claims.
 var sourceCases = []sourceCase{
 	{"partitions are listed", partitionsListed},
 	{"messages arrive in order", arriveInOrder},
@@ -67,24 +69,24 @@ var sourceCases = []sourceCase{
 	{"what fails too often is dead-lettered", deadLetters},
 }
 
-// sourceTest is what a case works with.
+// sourceTest is the state of one case.
 type sourceTest struct {
-	*crew
+	*testMembers
 	broker Broker
 	store  *MemStore
 	sent   map[string]int // partition → messages published
 }
 
 func newSourceTest(t testing.TB, b Broker) *sourceTest {
-	return &sourceTest{crew: newCrew(t), broker: b, store: NewMemStore(), sent: map[string]int{}}
+	return &sourceTest{testMembers: newTestMembers(t), broker: b, store: NewMemStore(), sent: map[string]int{}}
 }
 
-// The first message comes within this time of a grant, if there is one.
+// firstMessage is how long the first message may take after a grant.
 const firstMessage = 5 * time.Second
 
-func (t *sourceTest) join(name string, handle handler, tune ...func(*rota.Config)) *hand {
+func (t *sourceTest) join(name string, handle handler, tune ...func(*rota.Config)) *testMember {
 	t.Helper()
-	return t.crew.join(name, t.store.Open(), t.broker.Source(), handle, tune...)
+	return t.testMembers.join(name, t.store.Open(), t.broker.Source(), handle, tune...)
 }
 
 // publish sends n more messages to each partition. They are numbered from 1.
@@ -104,14 +106,13 @@ func (t *sourceTest) publish(n int) {
 	}
 }
 
-// number is what publish has written into a message.
+// number is the number that publish has written into a message.
 func number(msg *rota.Message) (n int) {
 	fmt.Sscan(string(msg.Value[bytes.LastIndexByte(msg.Value, ' ')+1:]), &n)
 	return n
 }
 
-// flow publishes n messages to each partition, again and again, until ebb is
-// called.
+// flow publishes n messages to each partition at every tick, until ebb is called.
 func (t *sourceTest) flow(n int, every time.Duration) (ebb func()) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -135,7 +136,7 @@ func (t *sourceTest) flow(n int, every time.Duration) (ebb func()) {
 	return ebb
 }
 
-// all: every message that was published has been handled well.
+// all tells whether every published message has been handled.
 func (t *sourceTest) all() bool {
 	for p, n := range t.sent {
 		if len(t.good[p]) < n {
@@ -145,7 +146,7 @@ func (t *sourceTest) all() bool {
 	return true
 }
 
-// reached: message n of each partition has been handled well.
+// reached tells whether message n of each partition has been handled.
 func (t *sourceTest) reached(n int) bool {
 	for p := range t.sent {
 		if !t.good[p][fmt.Sprintf("%s %d", p, n)] {
@@ -155,27 +156,27 @@ func (t *sourceTest) reached(n int) bool {
 	return true
 }
 
-// judge is for the end of a case, also of one that gave up.
-func (t *sourceTest) judge(once bool) {
+// checkDeliveries is for the end of a case, also of one that failed.
+func (t *sourceTest) checkDeliveries(once bool) {
 	t.Helper()
 	t.inOrder(once)
 	t.promptly()
 }
 
-// inOrder judges everything that was delivered. once asks that nothing was
-// delivered twice but for being tried again in place.
+// inOrder checks the order of all deliveries. With once, no message may have been
+// redelivered; retries by the member do not count.
 func (t *sourceTest) inOrder(once bool) {
 	t.Helper()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	type state struct {
-		token  rota.Token
-		life   int
-		last   int // delivered in this life
-		well   int // all up to here were handled well, by whomever
-		id     map[int]string
-		place  map[int]uint64
-		placed map[uint64]int
+		token      rota.Token
+		call       int // of Consume
+		last       int // delivered by this call
+		well       int // all up to here were handled, by any member
+		id         map[int]string
+		position   map[int]uint64
+		atPosition map[uint64]int
 	}
 	parts := map[string]*state{}
 	for i := range t.log {
@@ -183,7 +184,7 @@ func (t *sourceTest) inOrder(once bool) {
 		p, n := d.msg.Partition, number(&d.msg)
 		s := parts[p]
 		if s == nil {
-			s = &state{id: map[int]string{}, place: map[int]uint64{}, placed: map[uint64]int{}}
+			s = &state{id: map[int]string{}, position: map[int]uint64{}, atPosition: map[uint64]int{}}
 			parts[p] = s
 		}
 		if want := fmt.Sprintf("%s %d", p, n); string(d.msg.Value) != want {
@@ -194,11 +195,11 @@ func (t *sourceTest) inOrder(once bool) {
 			t.Errorf("%s: %s got message %d under token %d after another had token %d", p, d.by, n, d.msg.Token, s.token)
 		}
 		switch {
-		case d.msg.Token > s.token, d.msg.Token == s.token && d.life > s.life:
+		case d.msg.Token > s.token, d.msg.Token == s.token && d.call > s.call:
 			if n > s.well+1 || once && n <= s.well {
 				t.Errorf("%s: %s begins with message %d, but %d are done", p, d.by, n, s.well)
 			}
-			s.token, s.life = d.msg.Token, d.life
+			s.token, s.call = d.msg.Token, d.call
 		case n == s.last && d.msg.Attempt > 1:
 		case n != s.last+1:
 			t.Errorf("%s: %s got message %d after %d", p, d.by, n, s.last)
@@ -207,27 +208,27 @@ func (t *sourceTest) inOrder(once bool) {
 		if d.good && n == s.well+1 {
 			s.well = n
 		}
-		t.described(s.id, s.place, s.placed, n, &d.msg)
+		t.described(s.id, s.position, s.atPosition, n, &d.msg)
 	}
 }
 
-// described: what a source tells of a message, if anything, is true.
-func (t *sourceTest) described(id map[int]string, place map[int]uint64, placed map[uint64]int, n int, msg *rota.Message) {
+// described checks the fields that a source may fill in: ID, Position, Attempt, Time.
+func (t *sourceTest) described(id map[int]string, position map[int]uint64, atPosition map[uint64]int, n int, msg *rota.Message) {
 	if old, ok := id[n]; ok && old != msg.ID {
 		t.Errorf("%s: message %d has ID %q, and had %q", msg.Partition, n, msg.ID, old)
 	}
 	id[n] = msg.ID
-	if old, ok := place[n]; ok && old != msg.Position {
+	if old, ok := position[n]; ok && old != msg.Position {
 		t.Errorf("%s: message %d is at position %d, and was at %d", msg.Partition, n, msg.Position, old)
 	}
-	if before, ok := place[n-1]; ok && msg.Position != 0 && msg.Position <= before {
+	if before, ok := position[n-1]; ok && msg.Position != 0 && msg.Position <= before {
 		t.Errorf("%s: message %d is at position %d, the one before it at %d", msg.Partition, n, msg.Position, before)
 	}
-	place[n] = msg.Position
-	if other, ok := placed[msg.Position]; ok && msg.Position != 0 && other != n {
+	position[n] = msg.Position
+	if other, ok := atPosition[msg.Position]; ok && msg.Position != 0 && other != n {
 		t.Errorf("%s: messages %d and %d are both at position %d", msg.Partition, other, n, msg.Position)
 	}
-	placed[msg.Position] = n
+	atPosition[msg.Position] = n
 	if msg.Attempt < 1 {
 		t.Errorf("%s: message %d is attempt %d", msg.Partition, n, msg.Attempt)
 	}
@@ -236,8 +237,8 @@ func (t *sourceTest) described(id map[int]string, place map[int]uint64, placed m
 	}
 }
 
-// promptly: whoever was granted a partition with messages in it got the first in
-// time, and said that it had started.
+// promptly checks that the first message of each grant came in time, and that the
+// source had called Started.
 func (t *sourceTest) promptly() {
 	t.Helper()
 	t.mu.Lock()
@@ -254,14 +255,14 @@ func (t *sourceTest) promptly() {
 		}
 	}
 	started := map[grant]bool{}
-	for _, h := range t.hands {
-		for _, e := range h.events {
+	for _, m := range t.members {
+		for _, e := range m.events {
 			g := grant{e.Partition, e.Token}
 			if e.Kind == rota.EventStart {
 				started[g] = true
 			}
 			if d := first[g]; d != nil && e.Kind == rota.EventGrant && d.began.Sub(e.Time) > firstMessage {
-				t.Errorf("%s: %s got the first message %v after its grant", e.Partition, h.name, d.began.Sub(e.Time))
+				t.Errorf("%s: %s got the first message %v after its grant", e.Partition, m.name, d.began.Sub(e.Time))
 			}
 		}
 	}
@@ -295,18 +296,19 @@ func partitionsListed(t *sourceTest) {
 }
 
 func arriveInOrder(t *sourceTest) {
-	defer t.judge(true)
-	t.publish(100) // before anybody is there
+	defer t.checkDeliveries(true)
+	t.publish(100) // before a member has joined
 	a := t.join("a", quick)
 	t.wait("what was there is handled", t.all)
-	t.publish(1) // to one who waits
+	t.publish(1) // to a member that waits
 	t.wait("one more is handled", t.all)
 	t.publish(50)
 	t.wait("what came later is handled", t.all)
 	a.leave()
 }
 
-// anyMessage: empty, short, any bytes, large.
+// anyMessage delivers an empty message, a short one, one with all bytes and a large
+// one.
 func anyMessage(t *sourceTest) {
 	every := make([]byte, 256)
 	for i := range every {
@@ -332,23 +334,23 @@ func anyMessage(t *sourceTest) {
 	}
 }
 
-// stopIsClean moves partitions between members that have fetched as much as they
-// like: half of them when the second comes, the rest when the first leaves.
+// stopIsClean moves partitions between busy members that have prefetched: half of
+// them when the second joins, the rest when the first leaves.
 func stopIsClean(t *sourceTest) {
-	defer t.judge(true)
-	busy := func(context.Context, *hand, rota.Message) error {
+	defer t.checkDeliveries(true)
+	busy := func(context.Context, *testMember, rota.Message) error {
 		time.Sleep(time.Millisecond) // work
 		return nil
 	}
 	n := len(t.broker.Partitions())
 	t.publish(300)
-	ebb := t.flow(50, 50*time.Millisecond) // as fast as one can work
+	ebb := t.flow(50, 50*time.Millisecond) // as fast as one member can handle them
 	a := t.join("a", busy)
-	t.wait("a is at work everywhere", func() bool { return a.held == n })
+	t.wait("a is at work everywhere", func() bool { return a.owned == n })
 	b := t.join("b", busy)
 	t.wait("b is at work", func() bool { return b.given > 0 })
 	a.leave()
-	t.wait("b has everything", func() bool { return b.held == n })
+	t.wait("b has everything", func() bool { return b.owned == n })
 	ebb()
 	t.wait("all messages are handled", t.all)
 	b.leave()
@@ -356,9 +358,9 @@ func stopIsClean(t *sourceTest) {
 
 // stopGivesBack stops an owner whose handler keeps failing.
 func stopGivesBack(t *sourceTest) {
-	defer t.judge(true)
+	defer t.checkDeliveries(true)
 	t.publish(20)
-	a := t.join("a", func(_ context.Context, _ *hand, msg rota.Message) error {
+	a := t.join("a", func(_ context.Context, _ *testMember, msg rota.Message) error {
 		if number(&msg) >= 4 {
 			return errors.New("not by me")
 		}
@@ -382,28 +384,28 @@ func stopGivesBack(t *sourceTest) {
 	}
 }
 
-// idleStops: with nothing to do a source returns at once, asked or not. Otherwise
-// rota ends the process.
+// idleStops checks that an idle source returns at once, on a stop and on a cancelled
+// ctx. Otherwise rota would abort the process.
 func idleStops(t *sourceTest) {
 	n := len(t.broker.Partitions())
 	a := t.join("a", quick)
-	t.wait("a has everything", func() bool { return a.held == n })
+	t.wait("a has everything", func() bool { return a.owned == n })
 	asked := time.Now()
 	a.leave()
 	if took := time.Since(asked); took > firstMessage {
 		t.Errorf("leaving took %v with nothing to do", took)
 	}
 	b := t.join("b", quick)
-	t.wait("b has everything", func() bool { return b.held == n })
+	t.wait("b has everything", func() bool { return b.owned == n })
 	b.store.Fail()
 	b.orphaned() // without an abort
 }
 
-// lostLease cuts an owner off in the middle of what it has fetched.
+// lostLease cuts an owner off from its store while it has fetched messages.
 func lostLease(t *sourceTest) {
-	defer t.judge(false)
+	defer t.checkDeliveries(false)
 	t.publish(300)
-	a := t.join("a", func(ctx context.Context, _ *hand, msg rota.Message) error {
+	a := t.join("a", func(ctx context.Context, _ *testMember, msg rota.Message) error {
 		if number(&msg) < 6 {
 			return nil
 		}
@@ -418,15 +420,15 @@ func lostLease(t *sourceTest) {
 	b.leave()
 }
 
-// hang makes a handler that stops at message 3 until it is let go, whatever its
-// ctx says, and then calls it a success: what a frozen process does when it
-// wakes. Nobody may believe it.
-func (t *sourceTest) hang(name string) (h *hand, letGo func(), lost func() bool) {
+// hang joins a member whose handler hangs at message 3 until letGo is called, whatever
+// its ctx says, and then reports success, like a process that wakes after SIGSTOP. lost
+// tells whether its lease is over. The source must not settle that message.
+func (t *sourceTest) hang(name string) (m *testMember, letGo func(), lost func() bool) {
 	gate := make(chan struct{})
 	letGo = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(letGo)
 	aborted := 0
-	h = t.join(name, func(ctx context.Context, _ *hand, msg rota.Message) error {
+	m = t.join(name, func(ctx context.Context, _ *testMember, msg rota.Message) error {
 		if number(&msg) == 3 {
 			<-gate
 		}
@@ -434,11 +436,11 @@ func (t *sourceTest) hang(name string) (h *hand, letGo func(), lost func() bool)
 	}, func(c *rota.Config) {
 		c.Abort = func(error) { t.note(func() { aborted++ }) }
 	})
-	return h, letGo, func() bool { return aborted > 0 } // which is when the lease is over
+	return m, letGo, func() bool { return aborted > 0 } // which is when the lease is over
 }
 
 func formerOwner(t *sourceTest) {
-	defer t.judge(false)
+	defer t.checkDeliveries(false)
 	t.publish(300)
 	a, letGo, lost := t.hang("a")
 	t.wait("a hangs everywhere", func() bool { return len(a.in) == len(t.sent) })
@@ -451,10 +453,10 @@ func formerOwner(t *sourceTest) {
 	b.leave()
 }
 
-// hungOwner: the next owner need not wait for it, and when it wakes nothing
-// changes, neither forward nor back.
+// hungOwner checks that the next owner does not wait for a hanging one, and that
+// nothing is settled or redelivered when the hanging one wakes.
 func hungOwner(t *sourceTest) {
-	defer t.judge(false)
+	defer t.checkDeliveries(false)
 	t.publish(300)
 	a, letGo, lost := t.hang("a")
 	t.wait("a hangs everywhere", func() bool { return len(a.in) == len(t.sent) })
@@ -471,7 +473,7 @@ func hungOwner(t *sourceTest) {
 
 func deadLetters(t *sourceTest) {
 	t.publish(12)
-	poison := func(_ context.Context, _ *hand, msg rota.Message) error {
+	poison := func(_ context.Context, _ *testMember, msg rota.Message) error {
 		if number(&msg) == 5 || number(&msg) == 6 {
 			return errors.New("poison")
 		}
@@ -509,7 +511,7 @@ func deadLetters(t *sourceTest) {
 		if n := tries[string(d.msg.Value)]; d.msg.Attempt != n {
 			t.Errorf("%q is attempt %d at try %d", d.msg.Value, d.msg.Attempt, n)
 		}
-		t.log[i].good = true // it is dealt with
+		t.log[i].good = true // for inOrder: a dead letter is done too
 	}
 	for _, v := range want {
 		if tries[v] != 2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// TestSourceSuiteBites shows the suite sources that are wrong in one way each.
+// TestSourceSuiteBites gives the suite sources that each have one flaw.
 func TestSourceSuiteBites(t *testing.T) {
 	bitten := map[string]bool{}
 	for _, f := range sourceFlaws {
@@ -95,7 +95,7 @@ type oddBroker struct {
 
 func (b oddBroker) Source() rota.Source { return b.src }
 
-// oddSource is a MemSource that is wrong in one way.
+// oddSource is a MemSource with one flaw.
 type oddSource struct {
 	*MemSource
 	flaw    string
@@ -176,7 +176,7 @@ func (s *oddSource) idle(ctx context.Context, own rota.Ownership, arrived chan s
 	}
 }
 
-// retry is when it looks again though nothing has arrived.
+// retry is how long it waits before it looks again although no message has arrived.
 func (s *oddSource) retry() time.Duration {
 	if s.flaw == hides {
 		return time.Second
@@ -201,7 +201,7 @@ func (s *oddSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
 	return msgs, q.arrived
 }
 
-// spoil is what it makes of messages that it delivers.
+// spoil changes messages before they are delivered.
 func (s *oddSource) spoil(msgs []rota.Message) []rota.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

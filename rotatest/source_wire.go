@@ -6,16 +6,16 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A WiredBroker is a Broker that its clients reach by TCP, so that the suite can be
-// the wire between them and lose an answer.
+// A WiredBroker is a Broker that its clients reach by TCP, so that the suite can put a
+// proxy between them and lose an answer.
 type WiredBroker interface {
 	Broker
-	// Addr is where it listens, host and port.
+	// Addr is the address it listens on, host and port.
 	Addr() string
-	// SourceAt is a new client of it by another address, behind which the suite is
-	// the wire.
+	// SourceAt is a new client of it that connects to addr, where the suite's proxy
+	// listens.
 	SourceAt(addr string) rota.Source
-	// Tidy complains about what is left at the broker and of no use to any owner, such
+	// Tidy returns an error if something is left at the broker that no owner uses, such
 	// as a consumer or a lock. It is called while every partition has an owner.
 	Tidy() error
 }
@@ -25,24 +25,26 @@ const wiredName = "an answer lost while attaching wedges nothing and leaves noth
 // mostAnswers bounds the search: few sources need as many requests to attach.
 const mostAnswers = 100
 
-// lostAnswers loses the answer to the first piece that a source sends, then to the
-// second, and so on until all messages are handled before one is lost. What was
-// asked for did happen then, and its owner does not know: whatever it made must not
-// be in its way when it tries again, nor stay. Each time begins in new partitions.
+// lostAnswers loses the answer to the first packet that a source sends, in the next
+// round to the second, and so on, until a round handles all messages before an answer
+// is lost. The broker has then done what the source asked for, and the source does not
+// know: a retry must not fail because of it, and nothing of it may stay behind. Each
+// round has new partitions.
 func lostAnswers(t interface{ Helper() }, open func() *sourceTest) {
 	t.Helper()
 	for n := 1; n <= mostAnswers && lostAnswer(open(), n); n++ {
 	}
 }
 
-// lostAnswer tells whether the answer was lost before everything was done.
+// lostAnswer is one round: it loses answer n. It tells whether that answer was lost
+// before all messages were handled.
 func lostAnswer(t *sourceTest, n int) bool {
 	t.Helper()
 	b := t.broker.(WiredBroker)
 	w := newWire(t, b.Addr())
 	w.lose(n)
 	t.publish(5)
-	a := t.crew.join("a", t.store.Open(), b.SourceAt(w.addr()), quick)
+	a := t.testMembers.join("a", t.store.Open(), b.SourceAt(w.addr()), quick)
 	t.wait(fmt.Sprintf("all messages are handled, answer %d being lost", n), t.all)
 	lost := w.hasLost()
 	var err error
@@ -54,6 +56,6 @@ func lostAnswer(t *sourceTest, n int) bool {
 	}()
 	eventually(t, t.bound, "nothing is left behind", tidy)
 	a.leave()
-	t.judge(false)
+	t.checkDeliveries(false)
 	return lost
 }

@@ -16,26 +16,27 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// TestLostAnswersBite shows the suite a broker where an owner takes a seat first.
-// A source that takes it by a new name each time stands in its own way when it has
-// not heard that it sits there already, or leaves a seat behind.
+// TestLostAnswersBite gives the suite a broker where an owner must reserve a
+// partition first. A source that reserves it under a new name each time is refused
+// because of its own reservation if the answer to that was lost, or leaves a
+// reservation behind.
 func TestLostAnswersBite(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		many   bool // a partition has any number of seats
+		many   bool // a partition may have several reservations
 		newIDs bool
 		says   string
 	}{
 		{"a sound source", false, false, ""},
-		{"a sound source, many seats", true, false, ""},
-		{"it is in its own way", false, true, "all messages are handled, answer 1 being lost"},
-		{"it leaves seats behind", true, true, "q0 has 2 seats"},
+		{"a sound source, many reservations", true, false, ""},
+		{"it is refused because of itself", false, true, "all messages are handled, answer 1 being lost"},
+		{"it leaves reservations behind", true, true, "q0 has 2 reservations"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			said := probed(t, func(tb testing.TB) {
 				lostAnswers(tb, func() *sourceTest {
-					st := newSourceTest(tb, newSeats(tb, c.many, c.newIDs))
+					st := newSourceTest(tb, newReservations(tb, c.many, c.newIDs))
 					st.bound = 3 * time.Second
 					return st
 				})
@@ -47,22 +48,22 @@ func TestLostAnswersBite(t *testing.T) {
 	}
 }
 
-// seats is a MemSource whose partitions have seats, to be taken by TCP.
-type seats struct {
+// reservations is a MemSource whose partitions must be reserved by TCP.
+type reservations struct {
 	memBroker
 	l            net.Listener
 	many, newIDs bool
 	mu           sync.Mutex
-	taken        map[string][]string // partition → who sits there
+	names        map[string][]string // partition → names that have reserved it
 }
 
-func newSeats(t testing.TB, many, newIDs bool) *seats {
+func newReservations(t testing.TB, many, newIDs bool) *reservations {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	b := &seats{memBroker: memBroker{NewMemSource(8, "q0")}, l: l, many: many, newIDs: newIDs, taken: map[string][]string{}}
+	b := &reservations{memBroker: memBroker{NewMemSource(8, "q0")}, l: l, many: many, newIDs: newIDs, names: map[string][]string{}}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -75,53 +76,53 @@ func newSeats(t testing.TB, many, newIDs bool) *seats {
 	return b
 }
 
-// serve answers "take PARTITION NAME".
-func (b *seats) serve(c net.Conn) {
+// serve answers "reserve PARTITION NAME".
+func (b *reservations) serve(c net.Conn) {
 	defer c.Close()
 	for in := bufio.NewScanner(c); in.Scan(); {
 		var partition, name string
-		fmt.Sscanf(in.Text(), "take %s %s", &partition, &name)
-		fmt.Fprintln(c, b.take(partition, name))
+		fmt.Sscanf(in.Text(), "reserve %s %s", &partition, &name)
+		fmt.Fprintln(c, b.reserve(partition, name))
 	}
 }
 
-func (b *seats) take(partition, name string) string {
+func (b *reservations) reserve(partition, name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	in := b.taken[partition]
+	in := b.names[partition]
 	switch {
 	case slices.Contains(in, name):
 	case len(in) > 0 && !b.many:
 		return "taken"
 	default:
-		b.taken[partition] = append(in, name)
+		b.names[partition] = append(in, name)
 	}
 	return "yours"
 }
 
-func (b *seats) Addr() string { return b.l.Addr().String() }
+func (b *reservations) Addr() string { return b.l.Addr().String() }
 
-func (b *seats) Tidy() error {
+func (b *reservations) Tidy() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for p, in := range b.taken {
+	for p, in := range b.names {
 		if len(in) != 1 {
-			return fmt.Errorf("%s has %d seats", p, len(in))
+			return fmt.Errorf("%s has %d reservations", p, len(in))
 		}
 	}
 	return nil
 }
 
-func (b *seats) SourceAt(addr string) rota.Source { return &seated{b.MemSource, b, addr} }
+func (b *reservations) SourceAt(addr string) rota.Source { return &reserving{b.MemSource, b, addr} }
 
-// seated takes a seat before it consumes.
-type seated struct {
+// reserving is a source that reserves a partition before it consumes it.
+type reserving struct {
 	*MemSource
-	b    *seats
+	b    *reservations
 	addr string
 }
 
-func (s *seated) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+func (s *reserving) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	name := own.String()
 	if s.b.newIDs {
 		name = rand.Text()
@@ -131,13 +132,13 @@ func (s *seated) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		return err
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "take %s %s\n", own.Partition(), name)
+	fmt.Fprintf(c, "reserve %s %s\n", own.Partition(), name)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		return err
 	}
 	if line != "yours\n" {
-		return errors.New("somebody sits there")
+		return errors.New("it is reserved")
 	}
 	return s.MemSource.Consume(ctx, own, deliver)
 }

@@ -13,20 +13,19 @@ import (
 	"github.com/rota-dev/rota/internal/servers"
 )
 
-// Store shows that a store driver keeps the contract of rota.Store. open makes a
-// new connection to one and the same store each time it is called; the suite
-// closes it. Keys have a prefix of their own in each case, so the store may be a
-// server that others use too.
+// Store is the suite for the contract of rota.Store. Each call of open makes a new
+// connection to the same store; the suite closes it. Each case has a key prefix of its
+// own, so the store may be a server that others use too.
 func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption) {
 	cases := storeCases
-	told := newStoreTest(t, nil, opts...)
-	if told.server != nil {
+	with := newStoreTest(t, nil, opts...)
+	if with.server != nil {
 		cases = slices.Concat(cases, serverCases)
 	}
-	if told.wired != nil {
+	if with.wired != nil {
 		cases = slices.Concat(cases, wireCases)
 	}
-	if told.lie != nil {
+	if with.lie != nil {
 		cases = slices.Concat(cases, liarCases)
 	}
 	for _, c := range cases {
@@ -36,29 +35,29 @@ func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption
 	}
 }
 
-// A StoreOption tells the suite more about a store.
+// A StoreOption gives the suite more access to a store.
 type StoreOption func(*storeTest)
 
-// WithServer gives the suite the server behind the store, so that it can also
-// show what happens when that is stopped, killed and frozen.
+// WithServer gives the suite the server behind the store: it then also stops, kills
+// and freezes the server.
 func WithServer(s Server) StoreOption { return func(t *storeTest) { t.server = s } }
 
-// A Server is the one behind a store or a source. When a case begins it runs, and
-// when it ends it runs again.
+// A Server is the server behind a store or a source. It runs when a case begins and
+// when it ends.
 type Server interface {
 	Start(ctx context.Context) error // returns once it serves
 	Stop(ctx context.Context) error  // in good order
-	Kill() error                     // like kill -9
-	Freeze() error                   // halts it where it is; connections stay open
-	Thaw() error                     //
-	Snapshot() (Snapshot, error)     // of one that is stopped or frozen
+	Kill() error                     // as by SIGKILL
+	Freeze() error                   // as by SIGSTOP; connections stay open
+	Thaw() error                     // as by SIGCONT
+	Snapshot() (Snapshot, error)     // while it is stopped or frozen
 	Restore(servers.Snapshot) error  // while it is stopped
 }
 
 var _ Server = (*servers.Server)(nil)
 
-// A Snapshot is what a Server had on disk. The suite restores the one it took
-// last, so a Server of your own may keep that itself and return the zero Snapshot.
+// A Snapshot is the disk of a Server at one moment. The suite restores the newest one
+// only, so a Server of your own may keep it itself and return the zero Snapshot.
 type Snapshot = servers.Snapshot
 
 type storeCase struct {
@@ -66,16 +65,16 @@ type storeCase struct {
 	run  func(*storeTest)
 }
 
-// storeTest is what a case works with.
+// storeTest is the state of one case.
 type storeTest struct {
 	testing.TB
 	dial   func() rota.Store
 	server Server
 	wired  func() (c *client, plug func(in bool)) // a connection that can be cut
-	lie    Liar                                   // tells watches what is not so
+	lie    Liar                                   // forges changes
 	prefix string                                 // of every key
-	bound  time.Duration                          // how long to wait for what must come
-	prompt time.Duration                          // how long something may take that has no reason to wait
+	bound  time.Duration                          // timeout of every wait
+	prompt time.Duration                          // timeout of calls that need not wait for anything
 }
 
 func newStoreTest(t testing.TB, dial func() rota.Store, opts ...StoreOption) *storeTest {
@@ -86,7 +85,7 @@ func newStoreTest(t testing.TB, dial func() rota.Store, opts ...StoreOption) *st
 	return st
 }
 
-// client is a connection whose calls must succeed, or fail as told.
+// client is a connection. Its methods without try fail the case on an error.
 type client struct {
 	t *storeTest
 	rota.Store
@@ -98,7 +97,7 @@ func (t *storeTest) open() *client {
 	return c
 }
 
-// key makes a full key of a name.
+// key is the key of a name, with the prefix of the case.
 func (t *storeTest) key(name string) string { return t.prefix + name }
 
 func (t *storeTest) timeout() (context.Context, context.CancelFunc) {
@@ -150,7 +149,7 @@ func (c *client) tryDelete(key string, prev rota.Rev) error {
 	return c.Delete(ctx, key, prev)
 }
 
-// refused: a put or delete must have ended with ErrConflict.
+// refused expects ErrConflict from a put or delete.
 func (t *storeTest) refused(what string, err error) {
 	t.Helper()
 	if !errors.Is(err, rota.ErrConflict) {
@@ -158,7 +157,7 @@ func (t *storeTest) refused(what string, err error) {
 	}
 }
 
-// nothing: there must be no such cell.
+// nothing expects that there is no such cell.
 func (c *client) nothing(key string) {
 	c.t.Helper()
 	ctx, cancel := c.t.timeout()
@@ -168,8 +167,8 @@ func (c *client) nothing(key string) {
 	}
 }
 
-// holds: the cell must be exactly so.
-func (c *client) holds(key, value string, rev rota.Rev) {
+// has expects the cell to have this value and revision.
+func (c *client) has(key, value string, rev rota.Rev) {
 	c.t.Helper()
 	if e := c.get(key); string(e.Value) != value || e.Rev != rev {
 		c.t.Errorf("%s holds %s at %d, want %s at %d", key, brief(string(e.Value)), e.Rev, brief(value), rev)
@@ -183,7 +182,7 @@ func brief(s string) string {
 	return fmt.Sprintf("%.40q… (%d bytes)", s, len(s))
 }
 
-// eventually waits for something that announces itself to nobody.
+// eventually polls cond until it is true.
 func eventually(t testing.TB, bound time.Duration, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -195,7 +194,7 @@ func eventually(t testing.TB, bound time.Duration, what string, cond func() bool
 	}
 }
 
-// within runs f and complains if it takes too long; f is then left behind.
+// within fails the test if f does not return in time; f then goes on in its goroutine.
 func within(t testing.TB, bound time.Duration, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// storeCases are for every store. Names are claims.
+// storeCases are the cases for every store. Their names are claims.
 var storeCases = []storeCase{
 	{"nothing is not found", nothingIsNotFound},
 	{"a cell is created once", createdOnce},
@@ -57,7 +57,7 @@ func createdOnce(t *storeTest) {
 	t.refused("creating it again", err)
 	_, err = b.tryPut(t.key("k"), "c", 0)
 	t.refused("creating it again through another connection", err)
-	b.holds(t.key("k"), "a", rev)
+	b.has(t.key("k"), "a", rev)
 }
 
 func wrongRevision(t *storeTest) {
@@ -71,26 +71,26 @@ func wrongRevision(t *storeTest) {
 	_, err = c.tryPut(t.key("none"), "x", two)
 	t.refused("writing over nothing", err)
 	c.nothing(t.key("none"))
-	c.holds(t.key("k"), "2", two)
-	three := c.put(t.key("k"), "2", two) // the same value is a write too: heartbeats depend on it
+	c.has(t.key("k"), "2", two)
+	three := c.put(t.key("k"), "2", two) // the same value must get a new revision: heartbeats depend on it
 	if three == two {
 		t.Errorf("writing the same value kept revision %d", two)
 	}
-	c.holds(t.key("k"), "2", three)
+	c.has(t.key("k"), "2", three)
 }
 
 func revisionsNeverRepeat(t *storeTest) {
 	c := t.open()
 	seen := map[rota.Rev]bool{}
-	for life := range 6 {
+	for life := range 6 { // from a creation to a deletion
 		var rev rota.Rev
 		for i := range 4 {
 			rev = c.put(t.key("k"), fmt.Sprint(life, i), rev)
 			if seen[rev] {
-				t.Errorf("revision %d came again in life %d of the cell", rev, life+1)
+				t.Errorf("revision %d came again after the cell was created %d times", rev, life+1)
 			}
 			seen[rev] = true
-			c.holds(t.key("k"), fmt.Sprint(life, i), rev)
+			c.has(t.key("k"), fmt.Sprint(life, i), rev)
 		}
 		c.delete(t.key("k"), rev)
 		_, err := c.tryPut(t.key("k"), "x", rev)
@@ -107,12 +107,12 @@ func deletesWhatIsThere(t *storeTest) {
 	two := c.put(t.key("k"), "2", one)
 	t.refused("deleting a former revision", c.tryDelete(t.key("k"), one))
 	t.refused("deleting without a revision", c.tryDelete(t.key("k"), 0))
-	c.holds(t.key("k"), "2", two)
+	c.has(t.key("k"), "2", two)
 	c.delete(t.key("k"), two)
 	t.refused("deleting twice", c.tryDelete(t.key("k"), two))
 	three := c.put(t.key("k"), "3", 0)
-	t.refused("deleting what was there in a former life", c.tryDelete(t.key("k"), two))
-	c.holds(t.key("k"), "3", three)
+	t.refused("deleting the revision of a cell that was deleted and created again", c.tryDelete(t.key("k"), two))
+	c.has(t.key("k"), "3", three)
 }
 
 // bigValue is the largest value a store must keep: 768 KiB.
@@ -127,12 +127,12 @@ func anyValue(t *storeTest) {
 	for i, v := range []string{"", "\x00", "a", string(all), bigValue} {
 		key := t.key(strconv.Itoa(i))
 		rev := c.put(key, v, 0)
-		other.holds(key, v, rev)
+		other.has(key, v, rev)
 		v = strings.ToUpper(v)
 		rev = c.put(key, v, rev)
-		other.holds(key, v, rev)
+		other.has(key, v, rev)
 	}
-	for i := range 3 { // more together than most servers send in one piece
+	for i := range 3 { // together more than most servers send in one message
 		c.put(t.key("big/"+strconv.Itoa(i)), bigValue, 0)
 	}
 	v := t.view(other, t.key("big/"))
@@ -162,14 +162,14 @@ func anyKey(t *storeTest) {
 		revs[k] = c.put(k, "value of "+k, 0)
 	}
 	for _, k := range keys {
-		other.holds(k, "value of "+k, revs[k])
+		other.has(k, "value of "+k, revs[k])
 	}
 	if v := t.view(other, t.prefix); len(v.first) != len(keys) {
 		t.Errorf("a watch begins with %d cells, want %d", len(v.first), len(keys))
 	}
 	c.delete(t.key("a"), revs[t.key("a")])
 	c.nothing(t.key("a"))
-	other.holds(t.key("a/b"), "value of "+t.key("a/b"), revs[t.key("a/b")])
+	other.has(t.key("a/b"), "value of "+t.key("a/b"), revs[t.key("a/b")])
 }
 
 func valuesAreCopies(t *storeTest) {
@@ -182,7 +182,7 @@ func valuesAreCopies(t *storeTest) {
 		t.Fatal(err)
 	}
 	copy(buf, "xyz")
-	c.holds(t.key("k"), "abc", rev)
+	c.has(t.key("k"), "abc", rev)
 	copy(c.get(t.key("k")).Value, "xyz")
 	for batch, err := range c.Watch(ctx, t.key("k")) {
 		if err != nil {
@@ -193,7 +193,7 @@ func valuesAreCopies(t *storeTest) {
 		}
 		break
 	}
-	c.holds(t.key("k"), "abc", rev)
+	c.has(t.key("k"), "abc", rev)
 }
 
 func seenAtOnce(t *storeTest) {
@@ -201,7 +201,7 @@ func seenAtOnce(t *storeTest) {
 	var rev rota.Rev
 	for i := range 100 {
 		rev = a.put(t.key("k"), fmt.Sprint(i), rev)
-		b.holds(t.key("k"), fmt.Sprint(i), rev)
+		b.has(t.key("k"), fmt.Sprint(i), rev)
 		a, b = b, a
 	}
 	a.delete(t.key("k"), rev)
@@ -270,10 +270,10 @@ func historiesAreRight(t *storeTest) {
 	if _, unknowns := h.Counts(); unknowns > 0 {
 		t.Errorf("%d calls failed though nothing was wrong with the server", unknowns)
 	}
-	crowd.judge()
+	crowd.checkHistory()
 }
 
-// A crowd of clients reads, writes and deletes a few cells as it likes.
+// A crowd is a number of clients that read, write and delete a few cells at random.
 type crowd struct {
 	t       *storeTest
 	h       *History
@@ -315,16 +315,16 @@ func (c *crowd) act(s rota.Store, r *rand.Rand, key, value string) {
 	defer cancel()
 	e, err := s.Get(ctx, key)
 	if err != nil && !errors.Is(err, rota.ErrNotFound) {
-		time.Sleep(5 * time.Millisecond) // a server that is away is not to be hammered
+		time.Sleep(5 * time.Millisecond) // back-off while the server is away
 		return
 	}
-	time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond) // so that others come between
+	time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond) // so that other clients come between
 	switch k := r.IntN(10); {
 	case k < 2:
 	case k < 4 && err == nil:
 		err = s.Delete(ctx, key, e.Rev)
 	default:
-		_, err = s.Put(ctx, key, []byte(value), e.Rev) // of nothing the revision is 0
+		_, err = s.Put(ctx, key, []byte(value), e.Rev) // without a cell e.Rev is 0
 	}
 	if err == nil || errors.Is(err, rota.ErrNotFound) || errors.Is(err, rota.ErrConflict) {
 		c.mu.Lock()
@@ -354,8 +354,9 @@ func (c *crowd) halt() {
 	c.wg.Wait()
 }
 
-// judge reads everything once more, so that what was lost is missed, and judges.
-func (c *crowd) judge() {
+// checkHistory reads every cell once more, so that a lost write shows, and judges the
+// history.
+func (c *crowd) checkHistory() {
 	c.t.Helper()
 	s := c.h.Wrap(c.t.open().Store)
 	for _, k := range crowdKeys {
@@ -370,7 +371,7 @@ func (c *crowd) judge() {
 	}
 }
 
-// endedCtx: before the call, and in the middle of it.
+// endedCtx makes calls whose ctx ends before the call or during it.
 func endedCtx(t *storeTest) {
 	c := t.open()
 	rev := c.put(t.key("k"), "a", 0)
@@ -419,5 +420,5 @@ func closedStore(t *storeTest) {
 			t.Errorf("Put after Close: %v, want an error that says so", err)
 		}
 	})
-	t.open().get(t.key("k")) // others are not concerned
+	t.open().get(t.key("k")) // other connections still work
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// TestStoreSuiteBites shows the suite stores that are wrong in one way each. The
-// case that is there for it must say so.
+// TestStoreSuiteBites gives the suite stores that each have one flaw. The case for
+// that flaw must complain.
 func TestStoreSuiteBites(t *testing.T) {
 	bitten := map[string]bool{}
 	for _, f := range storeFlaws {
@@ -36,7 +36,8 @@ func TestStoreSuiteBites(t *testing.T) {
 	}
 }
 
-// odd is a connection to a MemStore that is wrong where a field is set.
+// odd is a connection to a MemStore. Each field that is set replaces a method by a
+// wrong one.
 type odd struct {
 	*MemStore
 	get   func(ctx context.Context, key string) (rota.Entry, error)
@@ -81,13 +82,14 @@ func (o *odd) Close() error {
 	return o.MemStore.Close()
 }
 
-// rev is what a cell is at, for flaws that do as they like.
+// rev is the revision of a cell, for flaws that do not compare it.
 func (o *odd) rev(key string) rota.Rev {
 	e, _ := o.MemStore.Get(context.Background(), key)
 	return e.Rev
 }
 
-// with makes an opener of connections to one store, each spoiled anew.
+// with makes a function that opens connections to one store, each with a flaw of its
+// own.
 func with(spoil func(*odd)) func() func() rota.Store {
 	return func() func() rota.Store {
 		mem := NewMemStore()
@@ -99,7 +101,7 @@ func with(spoil func(*odd)) func() func() rota.Store {
 	}
 }
 
-// shared is with for flaws that all connections have together.
+// shared is with for a flaw that all connections share.
 func shared(spoil func() func(*odd)) func() func() rota.Store {
 	return func() func() rota.Store { return with(spoil())() }
 }
@@ -122,7 +124,7 @@ func watching(change func(batch []rota.Entry) []rota.Entry) func() func() rota.S
 	})
 }
 
-// matching lets a watch match as it likes.
+// matching replaces the test whether a key belongs to a watch.
 func matching(match func(prefix, key string) bool) func() func() rota.Store {
 	return with(func(o *odd) {
 		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
@@ -484,8 +486,8 @@ var storeFlaws = []struct {
 	})},
 }
 
-// versionsPerLife has the revisions of a ZooKeeper node: they begin anew when it
-// is made again.
+// versionsPerLife has the revisions of a ZooKeeper node: they restart when it is
+// created again.
 func versionsPerLife() func(*odd) {
 	var mu sync.Mutex
 	version := map[string]rota.Rev{}
@@ -546,7 +548,7 @@ func stale() func() rota.Store {
 	return func() rota.Store { return &keepOpen{f} }
 }
 
-// keepOpen lets several share one connection.
+// keepOpen makes Close do nothing, so that several can share one connection.
 type keepOpen struct{ rota.Store }
 
 func (keepOpen) Close() error { return nil }
@@ -562,7 +564,7 @@ func readsThenListens(o *odd) {
 	}
 }
 
-// under is what there is now.
+// under are the current entries.
 func (o *odd) under(ctx context.Context, prefix string) ([]rota.Entry, error) {
 	for batch, err := range o.MemStore.Watch(ctx, prefix) {
 		return batch, err
@@ -581,7 +583,7 @@ func (o *odd) changes(ctx context.Context, prefix string, yield func([]rota.Entr
 	}
 }
 
-// writersWait gives every watcher each change by hand.
+// writersWait makes each write wait until every watcher has got the change.
 func writersWait() func(*odd) {
 	var mu sync.Mutex
 	watching := 0
@@ -622,7 +624,7 @@ func writersWait() func(*odd) {
 	}
 }
 
-// dropsWhenSlow has a queue per watcher and says nothing when one is full.
+// dropsWhenSlow has a queue per watcher and drops changes silently when it is full.
 func dropsWhenSlow() func(*odd) {
 	var mu sync.Mutex
 	queues := map[chan rota.Entry]bool{}

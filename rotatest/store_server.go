@@ -11,7 +11,8 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// serverCases are for stores whose server the suite may stop, kill and freeze.
+// serverCases are the cases for stores whose server the suite may stop, kill and
+// freeze.
 var serverCases = []storeCase{
 	{"acknowledged writes survive a stop", func(t *storeTest) { survive(t, stopping) }},
 	{"acknowledged writes survive a kill", func(t *storeTest) { survive(t, killing) }},
@@ -41,8 +42,7 @@ var (
 
 func start(ctx context.Context, s Server) error { return s.Start(ctx) }
 
-// away takes the server away. back brings it back, at the latest when the case
-// ends.
+// away begins an outage. back ends it; the end of the case does so at the latest.
 func (t *storeTest) away(o outage) (back func()) {
 	t.Helper()
 	t.serve(o.name, o.away)
@@ -96,21 +96,21 @@ func survive(t *storeTest, o outage) {
 	for _, c := range []*client{a, t.open()} {
 		c.again()
 		for key, rev := range want {
-			c.holds(key, key, rev)
+			c.has(key, key, rev)
 		}
 		for _, key := range gone {
 			c.nothing(key)
 		}
 	}
-	for key, rev := range want { // and what they were at still counts
+	for key, rev := range want { // the revisions are still valid
 		if next := a.put(key, "new", rev); next == rev {
 			t.Errorf("revision %d of %s came again after the %s", rev, key, o.name)
 		}
 	}
 }
 
-// callsEnd: nobody waits longer for a server than his ctx allows, neither on a
-// connection that was in use nor on one that never was.
+// callsEnd checks that no call waits longer for a server than its ctx allows, neither
+// on a connection that was in use nor on a new one.
 func callsEnd(t *storeTest, o outage) {
 	used, fresh := t.open(), t.open()
 	rev := used.put(t.key("k"), "a", 0)
@@ -142,11 +142,10 @@ func callsEnd(t *storeTest, o outage) {
 	back()
 	used.again()
 	fresh.again()
-	used.holds(t.key("k"), "a", rev)
+	used.has(t.key("k"), "a", rev)
 }
 
-// historyAcross: whatever happened to the server, what clients heard of it must
-// fit together.
+// historyAcross checks that a history is linearizable across outages.
 func historyAcross(t *storeTest, o outage) {
 	var h History
 	c := t.crowd(&h, 5)
@@ -155,7 +154,7 @@ func historyAcross(t *storeTest, o outage) {
 	more := func(n int) {
 		t.Helper()
 		at := c.progress()
-		eventually(t, t.bound, "clients get on", func() bool { return c.progress() >= at+n })
+		eventually(t, t.bound, "calls succeed", func() bool { return c.progress() >= at+n })
 	}
 	for range 3 {
 		more(50)
@@ -166,12 +165,13 @@ func historyAcross(t *storeTest, o outage) {
 	}
 	more(50)
 	c.halt()
-	c.judge()
+	c.checkHistory()
 }
 
-// watchAcross changes something as soon as the server is back, through a new
-// connection: mostly the watch's own is not yet, so a server that is quick is asked
-// three times. Nothing comes after it that would hide that it was missed.
+// watchAcross changes cells as soon as the server is back, through a new connection.
+// The watch's own connection is usually not back yet at that moment; to make that
+// likely, it tries three times if the server is quick. There are no later changes that
+// could hide a gap.
 func watchAcross(t *storeTest, o outage) {
 	r := t.open()
 	began := time.Now()
@@ -200,7 +200,7 @@ func watchAcross(t *storeTest, o outage) {
 	}
 }
 
-// backup sets the server back to before changes were made.
+// backup takes a snapshot of the server, makes changes and restores the snapshot.
 func (t *storeTest) backup(changes func()) {
 	t.Helper()
 	var snap Snapshot
@@ -230,12 +230,12 @@ func watchAcrossRestore(t *storeTest) {
 		v = t.view(r, t.key("k"))
 	})
 	w.again()
-	w.holds(t.key("k"), "1", rev)
+	w.has(t.key("k"), "1", rev)
 	rev = w.put(t.key("k"), "2", rev)
 	v.wait("what happened after the restore", func() bool { return v.err != nil || string(v.cells[t.key("k")].Value) == "2" })
 }
 
-// restoredIdentity asks nothing of a store that cannot name its server.
+// restoredIdentity does nothing if the store is no Identifier.
 func restoredIdentity(t *storeTest) {
 	identity := func() string {
 		t.Helper()

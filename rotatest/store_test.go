@@ -18,8 +18,8 @@ func TestMemStore(t *testing.T) {
 	Store(t, func(*testing.T) rota.Store { return s.open() }, WithServer(s), s.wire)
 }
 
-// TestWireCasesBite: a client that goes on with a watch after its connection was
-// cut, as if nothing had been.
+// TestWireCasesBite gives the suite a client that silently goes on with a watch after
+// its connection was cut.
 func TestWireCasesBite(t *testing.T) {
 	for _, c := range wireCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -36,12 +36,12 @@ func TestWireCasesBite(t *testing.T) {
 	}
 }
 
-// wireFlaws: case → flaw → what the case says of it.
+// wireFlaws maps case → flaw → complaint of the case.
 var wireFlaws = map[string]map[string]string{
 	"a watch whose connection was cut shows everything or ends": {skips: "what happened while it was cut off", broken: "calls succeed again"},
 }
 
-// TestLiarCasesBite: a store whose watches believe whoever speaks to them.
+// TestLiarCasesBite gives the suite a store whose watches believe forged changes.
 func TestLiarCasesBite(t *testing.T) {
 	for _, c := range liarCases {
 		for says, believes := range map[string]bool{"a watch shows a lie about": true, "it warns of the lies": false} {
@@ -53,7 +53,7 @@ func TestLiarCasesBite(t *testing.T) {
 	}
 }
 
-// gullible shows what it is told, or says nothing of it.
+// gullible is a store that shows forged changes, or does not warn of them.
 type gullible struct {
 	*MemStore
 	believes bool
@@ -84,8 +84,7 @@ func (g *gullible) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.En
 	}
 }
 
-// TestServerCasesBite shows the suite servers, and clients of them, that are
-// wrong in one way each.
+// TestServerCasesBite gives the suite servers and clients that each have one flaw.
 func TestServerCasesBite(t *testing.T) {
 	for _, c := range serverCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,13 +113,13 @@ const (
 	many      = "has an identity per connection"
 )
 
-// serverFlaws: case → flaw → what the case says of it.
+// serverFlaws maps case → flaw → complaint of the case.
 var serverFlaws = map[string]map[string]string{
 	"acknowledged writes survive a stop":                {forgotten: "no such key", broken: "calls succeed again"},
 	"acknowledged writes survive a kill":                {forgets: "no such key", broken: "calls succeed again"},
 	"calls end in time while the server is stopped":     {sure: "want an unknown outcome", broken: "calls succeed again"},
 	"calls end in time while the server is frozen":      {patient: "did not return"},
-	"histories are right across kills":                  {forgets: "got one revision", broken: "clients get on"},
+	"histories are right across kills":                  {forgets: "got one revision", broken: "calls succeed"},
 	"histories are right across freezes":                {sure: "can have come before"},
 	"a watch across a stop shows everything or ends":    {skips: "what happened after the stop"},
 	"a watch across a kill shows everything or ends":    {skips: "what happened after the kill"},
@@ -129,8 +128,8 @@ var serverFlaws = map[string]map[string]string{
 	"a restored server has another identity":            {constant: "still", many: "name one server"},
 }
 
-// memServer plays the server of a MemStore: connections to it are faulty while
-// it is away.
+// memServer is the Server of a MemStore: connections to it are faulty during an
+// outage.
 type memServer struct {
 	mem   *MemStore
 	flaw  string // of it or of its clients; see serverFlaws
@@ -167,7 +166,7 @@ func (s *memServer) open() rota.Store {
 	return c
 }
 
-// wire is WithWire without a network: a cut is a server that is away for one.
+// wire is WithWire without a network: a cut is an outage for one connection.
 func (s *memServer) wire(t *storeTest) {
 	t.wired = func() (*client, func(in bool)) {
 		c := s.open().(*memConn)
@@ -184,7 +183,7 @@ func (s *memServer) wire(t *storeTest) {
 	}
 }
 
-// be brings the connection into the state of its server.
+// be gives the connection the faults that its server has now.
 func (c *memConn) be(state string) {
 	switch {
 	case state == "running" && (c.server.flaw != broken || c.server.starts == 1):

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A view is what one watch has shown so far.
+// A view collects what one watch shows.
 type view struct {
 	t      *storeTest
 	prefix string
@@ -25,12 +25,12 @@ type view struct {
 	step   func(rota.Entry) // called for every entry shown
 
 	mu      sync.Mutex
-	cells   map[string]rota.Entry // the newest of each key, deleted ones too; guarded by mu, in wait too
+	cells   map[string]rota.Entry // the newest entry of each key, also if deleted; wait calls cond with mu held
 	err     error
 	changed chan struct{} // closed at the next batch
 }
 
-// view watches until the case ends. It returns with the first batch.
+// view watches until the case ends. It returns after the first batch.
 func (t *storeTest) view(c *client, prefix string) *view {
 	t.Helper()
 	return t.viewEach(c, prefix, func(rota.Entry) {})
@@ -66,7 +66,7 @@ func (v *view) begins() {
 	select {
 	case <-v.began:
 	case <-v.ended:
-		v.t.Fatalf("the watch of %s ended before it began: %v", v.prefix, v.err)
+		v.t.Fatalf("the watch of %s ended before its first batch: %v", v.prefix, v.err)
 	case <-time.After(v.t.bound):
 		v.t.Fatalf("the watch of %s showed nothing within %v, not even an empty batch", v.prefix, v.t.bound)
 	}
@@ -79,7 +79,7 @@ func (v *view) run(ctx context.Context, s rota.Store) {
 		if err != nil {
 			v.err = err
 		}
-		v.take(batch)
+		v.add(batch)
 		if v.first == nil && err == nil {
 			v.first = maps.Clone(v.cells)
 			close(v.began)
@@ -96,7 +96,7 @@ func (v *view) run(ctx context.Context, s rota.Store) {
 	}
 }
 
-func (v *view) take(batch []rota.Entry) {
+func (v *view) add(batch []rota.Entry) {
 	seen := map[string]bool{}
 	for _, e := range batch {
 		switch {
@@ -117,7 +117,7 @@ func (v *view) take(batch []rota.Entry) {
 	}
 }
 
-// wait waits until what was seen satisfies cond.
+// wait waits until the view satisfies cond.
 func (v *view) wait(what string, cond func() bool) {
 	v.t.Helper()
 	timeout := time.After(v.t.bound)
@@ -164,7 +164,7 @@ func (v *view) waitGone(key string) {
 	v.wait(key+" deleted", func() bool { return v.cells[key].Deleted })
 }
 
-// ends: the watch must end now.
+// ends expects the watch to end now.
 func (v *view) ends(because string) {
 	v.t.Helper()
 	select {
@@ -193,7 +193,7 @@ func watchBegins(t *storeTest) {
 			a.delete(key, want[key])
 			delete(want, key)
 		}
-		// What is acknowledged before the watch begins is in its first batch.
+		// A write that was acknowledged before the watch began is in its first batch.
 		if i%10 == 9 {
 			v := t.view(b, t.key("dir/"))
 			if len(v.first) != len(want) {
@@ -220,7 +220,7 @@ func watchPrefix(t *storeTest) {
 	}
 	views := map[string]*view{}
 	for p := range under {
-		views[p] = t.view(c, t.key(p)) // complains of what is not under it
+		views[p] = t.view(c, t.key(p)) // complains of keys that are not under the prefix
 	}
 	for i, n := range names {
 		var rev rota.Rev
@@ -229,7 +229,7 @@ func watchPrefix(t *storeTest) {
 		}
 		c.put(t.key(n), "newer", rev)
 	}
-	for _, n := range names { // once more: what went astray has arrived before this
+	for _, n := range names { // once more: a change sent to a wrong watch has arrived before this one
 		c.put(t.key(n), "newest", c.get(t.key(n)).Rev)
 	}
 	for p, ns := range under {
@@ -267,7 +267,7 @@ func changesArrive(t *storeTest) {
 	four := a.put(t.key("k"), "4", three)
 	five := a.put(t.key("k"), "5", four)
 	all(func(v *view) { v.waitFor(t.key("k"), "5", five) })
-	a.delete(t.key("k"), five) // deleted and made again before anybody may have looked
+	a.delete(t.key("k"), five) // deleted and created again, perhaps before a watch has shown it
 	six := a.put(t.key("k"), "6", 0)
 	all(func(v *view) { v.waitFor(t.key("k"), "6", six) })
 	gone := a.put(t.key("brief"), "x", 0)
@@ -279,8 +279,8 @@ func changesArrive(t *storeTest) {
 	})
 }
 
-// watchBeginsInTime begins watches while writes and deletions go on: between
-// what the first batch shows and the first change nothing may be missing.
+// watchBeginsInTime begins watches during writes and deletions: there may be no gap
+// between the first batch and the first change.
 func watchBeginsInTime(t *storeTest) {
 	const rounds, keys = 15, 4
 	w, r := t.open(), t.open()
@@ -316,14 +316,13 @@ func watchBeginsInTime(t *storeTest) {
 	}
 }
 
-// watchMissesNothing lets one change fall into the first moments of watches, and
-// none after it that would hide that it was missed: it is in the first batch or
-// comes after that.
+// watchMissesNothing makes one change while watches begin, and none after it that
+// could hide a gap: the change must be in the first batch or in a later one.
 func watchMissesNothing(t *storeTest) {
 	w, r := t.open(), t.open()
 	for _, prefix := range []string{"dir/k", "dir/"} {
 		rev := changeAtFirstBatch(t, w, r, t.key(prefix), w.put(t.key("dir/k"), "0", 0))
-		takes := time.Hour // to begin, if nothing else is going on
+		takes := time.Hour // the shortest time until a first batch, without other load
 		for range 5 {
 			began := time.Now()
 			t.view(r, t.key(prefix)).cancel()
@@ -339,7 +338,8 @@ func watchMissesNothing(t *storeTest) {
 	}
 }
 
-// changeAtFirstBatch makes the change inside the loop, before the watch can go on.
+// changeAtFirstBatch makes the change inside the loop over the watch, at its first
+// batch.
 func changeAtFirstBatch(t *storeTest, w, r *client, prefix string, rev rota.Rev) (next rota.Rev) {
 	t.Helper()
 	ctx, cancel := t.timeout()
@@ -361,15 +361,14 @@ func changeAtFirstBatch(t *storeTest, w, r *client, prefix string, rev rota.Rev)
 	return 0
 }
 
-// changeMeanwhile makes the change some time after watches began: the cell is gone,
-// or has a new version.
+// changeMeanwhile changes or deletes the cell some time after watches began.
 func changeMeanwhile(t *storeTest, w, r *client, prefix string, rev rota.Rev, gone bool, after time.Duration) (next rota.Rev) {
 	t.Helper()
 	key := t.key("dir/k")
 	var err error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		time.Sleep(after) // aims at a moment of the beginning
+		time.Sleep(after) // to hit another moment of the beginning each time
 		if gone {
 			err = w.tryDelete(key, rev)
 		} else {
@@ -377,7 +376,7 @@ func changeMeanwhile(t *storeTest, w, r *client, prefix string, rev rota.Rev, go
 		}
 	})
 	var views []*view
-	for range 4 { // each a little later than the one before
+	for range 4 { // each begins a little later than the one before
 		views = append(views, t.viewing(r, prefix, func(rota.Entry) {}))
 	}
 	wg.Wait()
@@ -398,8 +397,7 @@ func changeMeanwhile(t *storeTest, w, r *client, prefix string, rev rota.Rev, go
 	return next
 }
 
-// manyWatchers on a counter: no version comes after a later one, and the last
-// one comes.
+// manyWatchers watch a counter: each sees growing values only, and the last one.
 func manyWatchers(t *storeTest) {
 	const watchers, last = 60, 60
 	w := t.open()
@@ -419,7 +417,7 @@ func manyWatchers(t *storeTest) {
 	}
 	for i := range last {
 		rev = w.put(t.key("dir/k"), strconv.Itoa(i+1), rev)
-		if i%2 == 0 { // now and then somebody keeps up
+		if i%2 == 0 { // every other value waits for one of the watchers
 			views[i%len(views)].waitFor(t.key("dir/k"), strconv.Itoa(i+1), rev)
 		}
 	}
@@ -428,8 +426,8 @@ func manyWatchers(t *storeTest) {
 	}
 }
 
-// slowWatcher stands still in its loop while much happens. Writers do not wait
-// for it; when it looks again it sees the newest, or hears of the gap.
+// slowWatcher blocks in its loop during many writes. Writers do not wait for it; when
+// it goes on it sees the newest version, or an error for the gap.
 func slowWatcher(t *storeTest) {
 	const writes = 300
 	w, r := t.open(), t.open()
@@ -502,7 +500,7 @@ func watchEnds(t *storeTest) {
 			}
 		}
 	}
-	once(0) // what a client keeps per connection it has now
+	once(0) // starts the goroutines that a client keeps per connection
 	before := runtime.NumGoroutine()
 	const times = 60
 	for i := range times {

@@ -11,9 +11,9 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// WithWire lets the suite cut one connection while others stay. addr is where the
-// server listens, host and port; open connects to the server by another address,
-// behind which the suite is the wire.
+// WithWire lets the suite cut one connection while others stay. addr is the server's
+// address, host and port; open connects to the address it is given, where a proxy of
+// the suite listens.
 func WithWire(addr string, open func(t testing.TB, addr string) rota.Store) StoreOption {
 	return func(t *storeTest) {
 		t.wired = func() (*client, func(in bool)) {
@@ -25,14 +25,14 @@ func WithWire(addr string, open func(t testing.TB, addr string) rota.Store) Stor
 	}
 }
 
-// wireCases are for stores whose connections the suite may cut one by one.
+// wireCases are the cases for stores whose connections the suite may cut one by one.
 var wireCases = []storeCase{
 	{"a watch whose connection was cut shows everything or ends", watchAcrossCut},
 }
 
-// watchAcrossCut changes something while a watch is cut off, and nothing after
-// that: a watch that goes on with its next connection as if nothing had been has
-// missed it for good. The server was there all the time, for everybody else.
+// watchAcrossCut changes cells while a watch is cut off, and none after that: a watch
+// that silently goes on after a reconnect has a gap for good. For all other connections
+// the server was there all the time.
 func watchAcrossCut(t *storeTest) {
 	w := t.open()
 	r, plug := t.wired()
@@ -50,23 +50,23 @@ func watchAcrossCut(t *storeTest) {
 		})
 	}
 	r.again()
-	r.holds(t.key("dir/a"), "2", a)
+	r.has(t.key("dir/a"), "2", a)
 	v := t.view(r, t.key("dir/"))
 	if len(v.first) != 1 || v.first[t.key("dir/a")].Rev != a {
 		t.Errorf("a watch after the cut begins with %v", v.first)
 	}
 }
 
-// A wire is a TCP proxy that can be pulled out.
+// A wire is a TCP proxy that can be cut.
 type wire struct {
-	to   string
-	l    net.Listener
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	out  bool
-	ends []net.Conn
-	left int  // pieces that clients may send before an answer is lost; 0 = any number
-	lost bool // one was
+	to        string
+	l         net.Listener
+	wg        sync.WaitGroup
+	mu        sync.Mutex
+	out       bool
+	ends      []net.Conn
+	countdown int  // pieces that clients send until an answer is lost; 0 = no answer is lost
+	lost      bool // an answer was lost
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -95,7 +95,8 @@ func newWire(t testing.TB, to string) *wire {
 
 func (w *wire) addr() string { return w.l.Addr().String() }
 
-// carry joins two connections until one of them ends.
+// carry copies between a client's connection and a new one to the server, until one of
+// them ends.
 func (w *wire) carry(near net.Conn) {
 	far, err := net.Dial("tcp", w.to)
 	if err != nil {
@@ -105,20 +106,20 @@ func (w *wire) carry(near net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ends = append(w.ends, near, far)
-	var deaf atomic.Bool // what the server says is lost
+	var deaf atomic.Bool // the server's answers are lost
 	w.wg.Go(func() {
 		defer near.Close()
 		defer far.Close()
 		for piece := range pieces(near) {
 			last := w.count()
 			if last {
-				deaf.Store(true) // before it is sent: the answer may be quick
+				deaf.Store(true) // before the piece is sent: its answer may be quick
 			}
 			if _, err := far.Write(piece); err != nil {
 				return
 			}
 			if last {
-				far.SetReadDeadline(time.Now().Add(answerTime)) // which ends both directions
+				far.SetReadDeadline(time.Now().Add(answerTime)) // its timeout ends both directions
 			}
 		}
 	})
@@ -139,7 +140,7 @@ func (w *wire) carry(near net.Conn) {
 	}
 }
 
-// pieces is what arrives on a connection, as it comes.
+// pieces yields the bytes that arrive on a connection, read by read.
 func pieces(c net.Conn) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		buf := make([]byte, 1<<15)
@@ -152,30 +153,30 @@ func pieces(c net.Conn) iter.Seq[[]byte] {
 	}
 }
 
-// answerTime is how long a server has to act on what it is not heard answering.
+// answerTime is how long a server has to act on a request whose answer is lost.
 const answerTime = 100 * time.Millisecond
 
 // lose makes the wire lose an answer: the nth piece that clients send reaches the
-// server, nothing comes back any more, and then the connection ends. Those after it
-// are whole.
+// server, nothing comes back, and after answerTime the connection ends. Later
+// connections lose nothing.
 func (w *wire) lose(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.left = n
+	w.countdown = n
 }
 
 // count tells whether this piece is the one whose answer gets lost.
 func (w *wire) count() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.left == 0 {
+	if w.countdown == 0 {
 		return false
 	}
-	w.left--
-	if w.left == 0 {
+	w.countdown--
+	if w.countdown == 0 {
 		w.lost = true
 	}
-	return w.left == 0
+	return w.countdown == 0
 }
 
 func (w *wire) hasLost() bool {
@@ -184,7 +185,7 @@ func (w *wire) hasLost() bool {
 	return w.lost
 }
 
-// plug puts the wire in or pulls it out.
+// plug cuts the wire, or ends the cut.
 func (w *wire) plug(in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAWireCanBePulledOut: what goes through it breaks, and nothing comes through
-// until it is in again.
+// TestAWireCanBePulledOut shows that a cut breaks connections, and that none can be
+// made until it ends.
 func TestAWireCanBePulledOut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
