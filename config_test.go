@@ -258,10 +258,10 @@ func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 	}
 	type answers = []func() ([]rota.Partition, error)
 	for _, c := range []struct {
-		name    string
-		answers answers
-		says    string
-		told    string // a condition
+		name     string
+		answers  answers
+		says     string
+		reported string // a condition
 	}{
 		{"good", answers{listing("q0")}, good, ""},
 		{"none", answers{listing()}, "no partition at all|name at least one", ""},
@@ -304,21 +304,21 @@ func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 						t.Errorf("%q does not say %q", err, phrase)
 					}
 				}
-				started, told := false, ""
+				started, reported := false, ""
 				for e := range events {
 					started = started || e.Kind == rota.EventStart && e.Partition == "q0"
 					if e.Kind == rota.EventCondition {
-						told += e.Because + "\n"
+						reported += e.Because + "\n"
 					}
 				}
 				if started != (c.says == good) {
 					t.Errorf("q0 was started: %v", started)
 				}
-				if !strings.Contains(told, c.told) {
-					t.Errorf("told %q, want %q", told, c.told)
+				if !strings.Contains(reported, c.reported) {
+					t.Errorf("reported %q, want %q", reported, c.reported)
 				}
-				if n := strings.Count(told, c.told); strings.HasPrefix(c.told, "not served") && n != 1 {
-					t.Errorf("%q was told %d times", c.told, n)
+				if n := strings.Count(reported, c.reported); strings.HasPrefix(c.reported, "not served") && n != 1 {
+					t.Errorf("%q was reported %d times", c.reported, n)
 				}
 			})
 		})

@@ -10,8 +10,8 @@ import (
 
 // What tests need to reach.
 
-// Hold makes the member call f wherever a stopped process would stand still.
-func (m *Member) Hold(f func()) { m.testPause = f }
+// TestPause makes the member call f wherever a stopped process would stand still.
+func (m *Member) TestPause(f func()) { m.testPause = f }
 
 // Jump tells the running session that its host's clocks disagree.
 func (m *Member) Jump() { m.cur.Load().send(core.Event{Kind: core.Jumped}) }
@@ -21,8 +21,8 @@ func (m *Member) Prove(session uint64) {
 	m.cur.Load().send(core.Event{Kind: core.Proven, Session: record.Session(session)})
 }
 
-// LeaseLeft is how long the running session trusts its ownerships.
-func (m *Member) LeaseLeft() time.Duration {
+// LeaseRemaining is how long the running session trusts its ownerships.
+func (m *Member) LeaseRemaining() time.Duration {
 	s := m.cur.Load()
 	if s == nil {
 		return 0

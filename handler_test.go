@@ -179,7 +179,7 @@ func TestHungHandlerAtTheLeaseEndCostsTheProcess(t *testing.T) {
 		started := first(m2, kind(rota.EventStart))
 		pass(100 * time.Millisecond)
 		net.cut()
-		leaseEnd := time.Now().Add(m1.LeaseLeft())
+		leaseEnd := time.Now().Add(m1.LeaseRemaining())
 		pass(10 * time.Second)
 		boom.check(leaseEnd, "handler for q")
 		if at := started(); at.IsZero() || !at.After(leaseEnd) {

@@ -19,12 +19,13 @@ import (
 // The rules of the house. Each guard looks at a file tree and returns what is
 // wrong with it, so that TestGuardsBite can show it broken ones.
 var guards = map[string]func(fs.FS) []string{
-	"arrows":  arrows,
-	"thin":    thin,
-	"modules": modules,
-	"words":   words,
-	"places":  places,
-	"because": because,
+	"arrows":   arrows,
+	"thin":     thin,
+	"modules":  modules,
+	"words":    words,
+	"homonyms": homonyms,
+	"places":   places,
+	"because":  because,
 }
 
 func TestHouse(t *testing.T) {
@@ -101,7 +102,7 @@ func arrows(tree fs.FS) (wrong []string) {
 	mods := moduleDirs(tree)
 	for file, imports := range imports(tree) {
 		dir := path.Dir(file)
-		row := slices.IndexFunc(rooms, func(r arrow) bool { return within(dir, r.room) })
+		row := slices.IndexFunc(rooms, func(r arrow) bool { return matches(dir, r.room) })
 		if row < 0 {
 			wrong = append(wrong, fmt.Sprintf("%s: %s has no row in rooms", file, dir))
 			continue
@@ -111,7 +112,7 @@ func arrows(tree fs.FS) (wrong []string) {
 			may = slices.Concat(may, rooms[row].tests)
 		}
 		for _, to := range imports {
-			allowed := slices.ContainsFunc(may, func(room string) bool { return within(to, room) })
+			allowed := slices.ContainsFunc(may, func(room string) bool { return matches(to, room) })
 			if !allowed && to != dir {
 				wrong = append(wrong, fmt.Sprintf("%s: %s may not import %s", file, dir, to))
 			}
@@ -149,13 +150,13 @@ func TestRoomPatterns(t *testing.T) {
 		{"cmd/rota/internal/lab/bench", "cmd/rota/...", true},
 		{"cmd/rotary", "cmd/rota/...", false},
 	} {
-		if got := within(c.dir, c.room); got != c.want {
-			t.Errorf("within(%q, %q) = %v", c.dir, c.room, got)
+		if got := matches(c.dir, c.room); got != c.want {
+			t.Errorf("matches(%q, %q) = %v", c.dir, c.room, got)
 		}
 	}
 }
 
-func within(dir, room string) bool {
+func matches(dir, room string) bool {
 	if top, deep := strings.CutSuffix(room, "..."); deep {
 		return strings.HasPrefix(dir+"/", top)
 	}
@@ -268,7 +269,7 @@ func words(tree fs.FS) (wrong []string) {
 			continue
 		}
 		for _, a := range quotable {
-			if within(file, a.file) {
+			if matches(file, a.file) {
 				text = strings.ReplaceAll(text, a.phrase, "")
 			}
 		}
@@ -358,6 +359,16 @@ require (
 		"cmd/rota/internal/agent/agent.go":     "package agent\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/connect\"\n",
 		"cmd/rota/internal/demo/demo.go":       "package demo\nimport _ \"github.com/rota-dev/rota/cmd/rota/internal/ops\"\n",
 		"README.md":                            "No memory allocation here.\n",
+		wordsPage: `| word | meaning | declared in |
+|---|---|---|
+| plan | who owns what | everywhere |
+| settle | to tell the broker | ., drivers/… |
+| seat, crew | nothing | nowhere |
+`,
+		homonymsList:                "# old ones\ninternal/plan/old.go settle\n",
+		"internal/plan/old.go":      "package plan\nvar settle, plans int\n",
+		"internal/plan/old_test.go": "package plan\nfunc TestItSettles() { var seat int; _ = seat }\n",
+		"settle.go":                 "package rota\nfunc Settle() {}\n",
 	}
 	for _, c := range []struct {
 		guard, file, from, to string
@@ -412,6 +423,17 @@ require (
 		{"words", "internal/plan/plan.go", "plan\n", "plan\n\nvar workerCount int\n", `internal/plan/plan.go:3: "worker", say member`},
 		{"words", "internal/plan/plan.go", "plan\n", "plan\n\n// Shards are many.\n", `"Shards", say partition`},
 		{"words", "docs/x.md", "", "the numShard field", `docs/x.md:1: "Shard", say partition`},
+
+		{"homonyms", wordsPage, "", "", ""},
+		{"homonyms", "internal/plan/plan.go", "plan\n", "plan\nfunc preSettling() {}\n", `internal/plan/plan.go:2: preSettling: "settle" may be declared in ., drivers/…: it is "to tell the broker" in docs/words.md`},
+		{"homonyms", "internal/plan/plan.go", "plan\n", "plan\ntype x struct{ Settled bool }\n", "internal/plan/plan.go:2: Settled"},
+		{"homonyms", "internal/plan/plan_test.go", "", "package plan\nfunc f() {\n\ttype x interface{ Settles() }\n}\n", "internal/plan/plan_test.go:3: Settles"},
+		{"homonyms", "drivers/rotax/x.go", "rota\"\n", "rota\"\nconst settle = 1\n", ""},
+		{"homonyms", "drivers/rotax/x.go", "rota\"\n", "rota\"\nconst crewSize = 1\n", `crewSize: "crew" may be declared nowhere`},
+		{"homonyms", "internal/plan/plan.go", "plan\n", "plan\nvar settlement, unsettle, planned int\n", ""},
+		{"homonyms", wordsPage, "drivers/…", "internal/…", homonymsList + ": internal/plan/old.go settle is no homonym any more"},
+		{"homonyms", "internal/plan/old.go", "settle, ", "", homonymsList + ": internal/plan/old.go settle is no homonym any more"},
+		{"homonyms", "internal/plan/old.go", "settle, ", "settle, settles, ", "internal/plan/old.go:2: settles"},
 
 		{"because", "doc.go", "", "", ""},
 		{"because", "internal/plan/plan.go", "plan\n", "plan\nfunc f(e struct{ Because string }) { e.Because = \"\" }\n", ""},

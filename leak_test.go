@@ -158,7 +158,7 @@ func end(t *testing.T, s *stage, cfg rota.Config, do func(*stage), want error) {
 	if s.m, err = rota.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	s.m.Hold(func() {
+	s.m.TestPause(func() {
 		if s.broken.Load() && strings.Contains(string(debug.Stack()), "(*session).step(") && s.broken.Swap(false) {
 			panic(core.Bug("a test"))
 		}

@@ -134,7 +134,7 @@ func TestStopIsAskedForAndContextIsTaken(t *testing.T) {
 				return
 			}
 			net.cut()
-			end := time.Now().Add(m.LeaseLeft())
+			end := time.Now().Add(m.LeaseRemaining())
 			pass(10 * time.Second)
 			if at := max(stopped.UnixNano(), ended.UnixNano()); at != end.Add(-500*time.Millisecond).UnixNano() {
 				t.Errorf("stopped at %v, ended at %v, the lease ends at %v", stopped, ended, end)
@@ -204,7 +204,7 @@ func TestLeaseEndNeedsNobodyToSayIt(t *testing.T) {
 		on.Store(true)
 		_, leave2 := g.start("c2", nil)
 		pass(200 * time.Millisecond) // by now c1 was told to stop one, and stands still saying so
-		end := time.Now().Add(m1.LeaseLeft())
+		end := time.Now().Add(m1.LeaseRemaining())
 		pass(10 * time.Second)
 		mu.Lock()
 		if len(lost) != 2 || last.Before(end.Add(-20*time.Millisecond)) || !last.Before(end) {

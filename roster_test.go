@@ -36,7 +36,7 @@ func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 		partitions int
 		meta       int
 		orders     func(o *record.Orders)
-		told       string
+		reported   string
 	}{
 		{"metadata of one partition", 4, 3000, func(o *record.Orders) {
 			o.Meta = []record.Meta{{Partition: "q0", Pairs: []record.Pair{{Key: "note", Value: strings.Repeat("x", 3000)}}}}
@@ -54,13 +54,13 @@ func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 				g := newGroup(t, c.partitions)
 				source := func(cfg *rota.Config) { cfg.Source = rich{g.src, strings.Repeat("m", c.meta)} }
 				m1, leave1 := g.start("c1", source)
-				var told []string
+				var reported []string
 				events := m1.Events(context.Background())
 				g.wg.Go(func() {
 					for e := range events {
 						switch e.Kind {
 						case rota.EventCondition:
-							told = append(told, strings.TrimSpace(e.Partition+" "+e.Because))
+							reported = append(reported, strings.TrimSpace(e.Partition+" "+e.Because))
 						case rota.EventStoreLost:
 							t.Errorf("the store is said to be lost: %s", e.Because)
 						}
@@ -96,8 +96,8 @@ func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 					t.Error(err)
 				}
 				g.wg.Wait()
-				if all := strings.Join(told, "\n"); !strings.Contains(all, c.told) || strings.Count(all, c.told) > 5 {
-					t.Errorf("told is, of %q:\n%s", c.told, all)
+				if all := strings.Join(reported, "\n"); !strings.Contains(all, c.reported) || strings.Count(all, c.reported) > 5 {
+					t.Errorf("reported is, of %q:\n%s", c.reported, all)
 				}
 			})
 		})

@@ -93,8 +93,8 @@ func (i idler) Consume(ctx context.Context, own rota.Ownership, _ rota.Deliver) 
 	return nil
 }
 
-// settled counts partitions that run and plans since the last call.
-func (c *crowd) settled(what string, plans int) {
+// checkBurst expects that every partition runs, and so many plans since the last call.
+func (c *crowd) checkBurst(what string, plans int) {
 	c.t.Helper()
 	synctest.Wait()
 	c.mu.Lock()
@@ -130,24 +130,24 @@ func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 			leaves = append(leaves, c.join(fmt.Sprintf("m%04d", i)))
 		}
 		time.Sleep(time.Second)
-		c.settled("start", 1)
+		c.checkBurst("start", 1)
 		for i := range n {
 			leaves = append(leaves, c.join(fmt.Sprintf("m%04d", n+i)))
 		}
 		time.Sleep(time.Second)
-		c.settled("more", 1)
+		c.checkBurst("more", 1)
 		t.Logf("%d bytes of heap per member, store and %d partitions included", (heap()-empty)/uint64(2*n), parts)
 		for _, leave := range leaves[n/5 : n/5+n*6/5] {
 			leave()
 		}
 		time.Sleep(2 * time.Second)
-		c.settled("leave", 1)
+		c.checkBurst("leave", 1)
 		c.mu.Lock()
 		c.names = rotatest.Names(more)
 		c.mu.Unlock()
 		few := heap()
 		time.Sleep(35 * time.Second) // the leader asks its source every 30 s
-		c.settled("more partitions", 1)
+		c.checkBurst("more partitions", 1)
 		t.Logf("%d bytes of heap per partition that is added, over all %d members", int64(heap()-few)/int64(more-parts), n*4/5)
 		t.Logf("%v of virtual time", time.Since(began))
 		for _, leave := range leaves {

@@ -58,7 +58,7 @@ type play struct {
 	begun   map[string]bool // who has been started once
 	emptied bool            // the store has lost even its plan
 	depot   *depot
-	crew    []*proc  // by w.mu
+	started []*proc  // by w.mu
 	names   []string // partitions that the source lists
 	wg      sync.WaitGroup
 
@@ -180,14 +180,14 @@ func (w *play) Seen() ([]string, error) {
 	return out, w.bad
 }
 
-// judge gives the checkers an event, with everybody's lease as it is now.
-func (w *play) judge(e check.Event) {
+// observe gives the checkers an event, with everybody's lease as it is now.
+func (w *play) observe(e check.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Since(w.began)
-	for _, p := range w.crew {
+	for _, p := range w.started {
 		if id := p.m.SessionID(); id != 0 && p.up.Load() {
-			w.see(check.Event{Kind: check.Lease, Who: w.who(id), At: int64(now), Until: int64(now + p.m.LeaseLeft())})
+			w.see(check.Event{Kind: check.Lease, Who: w.who(id), At: int64(now), Until: int64(now + p.m.LeaseRemaining())})
 		}
 	}
 	e.At = int64(now)
@@ -220,7 +220,7 @@ func (w *play) part(name string) int32 {
 func (w *play) procs() []*proc {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.crew)
+	return slices.Clone(w.started)
 }
 
 func (w *play) proc(label string) *proc {
@@ -285,10 +285,10 @@ func (w *play) join(label string) {
 		w.t.Fatal(err)
 	}
 	p.m = m
-	m.Hold(p.stand)
+	m.TestPause(p.stand)
 	m.SourceFailures(w.fails)
 	w.mu.Lock()
-	w.crew = append(w.crew, p)
+	w.started = append(w.started, p)
 	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
@@ -296,14 +296,14 @@ func (w *play) join(label string) {
 	w.wg.Go(func() {
 		for e := range events {
 			if p.up.Load() {
-				p.told(e)
+				p.transcribe(e)
 			}
 		}
 	})
 	w.wg.Go(func() {
 		err := m.Run(ctx)
 		if p.up.Swap(false) {
-			w.judge(check.Event{Kind: check.Gone, Who: w.whoLocked(m.SessionID())})
+			w.observe(check.Event{Kind: check.Gone, Who: w.whoLocked(m.SessionID())})
 			w.say("%s ends: %s", label, ending(err))
 		}
 		close(p.done)
@@ -334,7 +334,7 @@ func (p *proc) kill() {
 	if !p.up.Swap(false) {
 		return
 	}
-	p.w.judge(check.Event{Kind: check.Gone, Who: p.w.whoLocked(p.m.SessionID())})
+	p.w.observe(check.Event{Kind: check.Gone, Who: p.w.whoLocked(p.m.SessionID())})
 	p.link.mu.Lock()
 	p.link.cutIn, p.link.cutOut = true, true
 	p.link.mu.Unlock()
@@ -410,9 +410,9 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	again := p.failed[own.Token()]
 	p.mu.Unlock()
 	if again {
-		p.judge(check.Resume, own)
+		p.observe(check.Resume, own)
 	}
-	p.judge(check.Start, own)
+	p.observe(check.Start, own)
 	p.mu.Lock()
 	p.owns[own.Partition()] = own
 	fails, trip := p.fails, p.trip
@@ -424,7 +424,7 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 		p.mu.Unlock()
 		if p.up.Load() {
 			w.hear(line{who: p.label, verb: "stops", items: []string{item}})
-			p.judge(check.Stop, own)
+			p.observe(check.Stop, own)
 		}
 	}()
 	time.Sleep(latency)
@@ -454,7 +454,7 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	return nil
 }
 
-func (p *proc) judge(k check.Kind, own rota.Ownership) {
+func (p *proc) observe(k check.Kind, own rota.Ownership) {
 	if !p.up.Load() {
 		return
 	}
@@ -463,7 +463,7 @@ func (p *proc) judge(k check.Kind, own rota.Ownership) {
 	w.mu.Lock()
 	e := check.Event{Kind: k, Who: w.who(id), Part: w.part(own.Partition()), Token: record.Token(own.Token())}
 	w.mu.Unlock()
-	w.judge(e)
+	w.observe(e)
 }
 
 // handle is a handler that stops as the play says.
@@ -497,8 +497,8 @@ func (p *proc) handle(ctx context.Context, _ rota.Message) error {
 	}
 }
 
-// told turns a member's event into a line.
-func (p *proc) told(e rota.Event) {
+// transcribe turns a member's event into a line.
+func (p *proc) transcribe(e rota.Event) {
 	w := p.w
 	about := func() string { return w.byText(e.About) }
 	switch e.Kind {
@@ -512,7 +512,7 @@ func (p *proc) told(e rota.Event) {
 		w.say("%s lapses: no lease", p.label)
 	case rota.EventResumed:
 		w.say("%s resumes: its lease is back", p.label)
-		w.judge(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})
+		w.observe(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})
 	case rota.EventLeaving:
 		w.say("%s is leaving", p.label)
 	case rota.EventFenced, rota.EventOrphaned, rota.EventWritesLost:

@@ -25,7 +25,7 @@ func TestABugStopsEverythingAndDoesNotSpread(t *testing.T) {
 		g := newGroup(t, 4)
 		var now atomic.Bool
 		g.prepare = func(m *rota.Member) {
-			m.Hold(func() {
+			m.TestPause(func() {
 				if now.Swap(false) {
 					panic(core.Bug("a test"))
 				}

@@ -365,7 +365,7 @@ func answersLate(t *testing.T) error {
 		store.mu.Lock()
 		most := store.sent.Add(5 * time.Second)
 		store.mu.Unlock()
-		worst = max(worst, time.Now().Add(m1.LeaseLeft()).Sub(most))
+		worst = max(worst, time.Now().Add(m1.LeaseRemaining()).Sub(most))
 	}
 	if worst > 0 {
 		x.add("c1 trusts a lease %v longer than its record in the store gives", worst)
@@ -415,7 +415,7 @@ func diesEarly(t *testing.T) error {
 	g := newGroup(t, 1)
 	g.src.Publish("q0", []byte("x"))
 	g.prepare = func(m *rota.Member) {
-		m.Hold(func() {
+		m.TestPause(func() {
 			if bug.Swap(false) {
 				panic(core.Bug("a test"))
 			}
@@ -471,7 +471,7 @@ type aborts struct {
 	err []error
 }
 
-func (a *aborts) take(err error) {
+func (a *aborts) add(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at, a.err = append(a.at, time.Now()), append(a.err, err)
@@ -501,12 +501,12 @@ func abortsAll(t *testing.T) error {
 	g.src.Publish("q1", []byte("x"))
 	end := make(chan struct{})
 	m, leave := g.start("c1", func(c *rota.Config) {
-		c.Store, c.Handle, c.Abort, c.Orphan = net, g.hang("c1", end), told.take, rota.AtOnce
+		c.Store, c.Handle, c.Abort, c.Orphan = net, g.hang("c1", end), told.add, rota.AtOnce
 	})
 	pass(time.Second)
 	net.cut()
-	lease := time.Now().Add(m.LeaseLeft())
-	pass(m.LeaseLeft() + 1250*time.Millisecond)
+	lease := time.Now().Add(m.LeaseRemaining())
+	pass(m.LeaseRemaining() + 1250*time.Millisecond)
 	close(end)
 	pass(10 * time.Second)
 	for _, q := range []string{"q0", "q1"} {
@@ -543,16 +543,16 @@ func outlivesBug(t *testing.T) error {
 	g := newGroup(t, 1)
 	g.src.Publish("q0", []byte("x"))
 	g.prepare = func(m *rota.Member) {
-		m.Hold(func() {
+		m.TestPause(func() {
 			if bug.Swap(false) {
 				panic(core.Bug("a test"))
 			}
 		})
 	}
 	end := make(chan struct{})
-	m, leave := g.start("c1", func(c *rota.Config) { c.Handle, c.Abort = g.hang("c1", end), told.take })
+	m, leave := g.start("c1", func(c *rota.Config) { c.Handle, c.Abort = g.hang("c1", end), told.add })
 	pass(3 * time.Second)
-	lease := time.Now().Add(m.LeaseLeft())
+	lease := time.Now().Add(m.LeaseRemaining())
 	bug.Store(true)
 	m.Jump() // an event, so that the loop goes on
 	pass(time.Until(lease.Add(250 * time.Millisecond)))
@@ -587,7 +587,7 @@ func asksBusy(t *testing.T) error {
 		m.AfterClock(func() { time.Sleep(time.Duration(freeze.Swap(0))) })
 	}
 	m, leave := g.start("c1", func(c *rota.Config) {
-		c.Store, c.Orphan, c.Abort = net, rota.AtOnce, told.take
+		c.Store, c.Orphan, c.Abort = net, rota.AtOnce, told.add
 		c.Source = &source{MemSource: g.src, consume: func(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 			own.Started()
 			time.Sleep(time.Second)
@@ -602,7 +602,7 @@ func asksBusy(t *testing.T) error {
 		}
 	})
 	pass(1500 * time.Millisecond)
-	lease := time.Now().Add(m.LeaseLeft())
+	lease := time.Now().Add(m.LeaseRemaining())
 	pass(time.Until(lease.Add(250 * time.Millisecond)))
 	if at := told.of("q0"); !began.Load() || len(at) != 1 || !at[0].Equal(lease) {
 		f.add("a handler begins after the lease end: %v; aborted at %v, want once, at the lease end, %v", began.Load(), at, lease)
@@ -637,7 +637,7 @@ func abortsAgain(t *testing.T) error {
 			return nil
 		}
 		c.Abort = func(err error) {
-			told.take(err)
+			told.add(err)
 			if len(told.of("q1")) > 0 {
 				end()
 			}
@@ -654,8 +654,8 @@ func abortsAgain(t *testing.T) error {
 	g.src.Publish("q0", []byte("x"))
 	pass(time.Second)
 	net.cut()
-	lease := time.Now().Add(m.LeaseLeft())
-	pass(m.LeaseLeft() + 250*time.Millisecond)
+	lease := time.Now().Add(m.LeaseRemaining())
+	pass(m.LeaseRemaining() + 250*time.Millisecond)
 	if at := told.of("q0"); len(at) != 1 || !at[0].Equal(lease) {
 		f.add("q0 was aborted at %v, want once, at the lease end, %v", at, lease)
 	}

@@ -18,7 +18,7 @@ type notes struct {
 	all []rota.Event
 }
 
-func (n *notes) take(e rota.Event) {
+func (n *notes) add(e rota.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, e)
@@ -43,7 +43,7 @@ func TestTraceTellsEveryMessageAndLease(t *testing.T) {
 		g := newGroup(t, 1)
 		tries := 0
 		_, leave := g.start("c1", func(c *rota.Config) {
-			c.Trace, c.TraceMessages = n.take, true
+			c.Trace, c.TraceMessages = n.add, true
 			c.Handle = func(context.Context, rota.Message) error {
 				if tries++; tries == 1 {
 					return errors.New("not yet")
@@ -84,7 +84,7 @@ func TestTraceIsQuietAboutMessagesUnlessAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
 		g := newGroup(t, 1)
-		_, leave := g.start("c1", func(c *rota.Config) { c.Trace = n.take })
+		_, leave := g.start("c1", func(c *rota.Config) { c.Trace = n.add })
 		g.src.Publish("q0", []byte("one"))
 		pass(5 * time.Second)
 		leave()
@@ -114,7 +114,7 @@ func TestTraceTellsWhenASettlementBegan(t *testing.T) {
 		})
 		g := newGroup(t, 1)
 		_, leave := g.start("c1", func(c *rota.Config) {
-			c.Source, c.Handle, c.Trace, c.TraceMessages = src, nil, n.take, true
+			c.Source, c.Handle, c.Trace, c.TraceMessages = src, nil, n.add, true
 		})
 		pass(2 * time.Minute)
 		if err := leave(); err != nil {
@@ -139,7 +139,7 @@ func TestTraceTellsARevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
 		g := newGroup(t, 2)
-		_, leave1 := g.start("c1", func(c *rota.Config) { c.Trace = n.take })
+		_, leave1 := g.start("c1", func(c *rota.Config) { c.Trace = n.add })
 		pass(time.Second)
 		_, leave2 := g.start("c2", nil)
 		pass(2 * time.Second)

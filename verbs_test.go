@@ -376,7 +376,7 @@ func (p *proc) begin(part string) error {
 	e := effect{p: p, part: part, token: own.Token(), who: p.m.SessionID()}
 	ask := func() {
 		if own.Check() == nil {
-			p.judge(check.Act, own)
+			p.observe(check.Act, own)
 			p.mu.Lock()
 			p.held = append(p.held, e)
 			p.mu.Unlock()

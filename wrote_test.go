@@ -55,7 +55,7 @@ func (w *play) wrotePlan(was, p *record.Plan) {
 			e.Who = w.who(uint64(r.Owner))
 		}
 		w.mu.Unlock()
-		w.judge(e)
+		w.observe(e)
 	}
 	if was.Incarnation != p.Incarnation {
 		w.say("a new incarnation")
