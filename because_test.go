@@ -31,7 +31,7 @@ var readsBecause = map[string]string{
 	"drivers/rotanats/group_test.go":    "prints it when a test fails",
 }
 
-// because refuses that anybody else reads an event's sentence.
+// because complains of every other file that reads an event's sentence.
 func because(tree fs.FS) (wrong []string) {
 	for file, text := range files(tree) {
 		if !strings.HasSuffix(file, ".go") || hidden(file) || readsBecause[file] != "" {

@@ -34,7 +34,7 @@ func manyLabels(n, size int) map[string]string {
 	return m
 }
 
-// TestS2_Knobs_NewNamesWhatIsWrong: each line breaks a sound configuration. The
+// TestS2_Knobs_NewNamesWhatIsWrong breaks a sound configuration in one line each. The
 // error names the settings and their values, and says what to do.
 func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 	handle := func(context.Context, rota.Message) error { return nil }
@@ -143,7 +143,8 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Today the time to stop is a tenth of the lease; were it more, New would look.
+// The time to stop is always a tenth of the lease today. If that changes, New must
+// check it.
 func TestNoLeaseWithinTheTimeToStop(t *testing.T) {
 	err := rota.CheckTiming(5*time.Second, time.Second, 5*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "lease of 5s leaves no time after the 5s") {
@@ -158,7 +159,7 @@ func TestS2_Knobs_Defaults(t *testing.T) {
 	const ms, sec = time.Millisecond, time.Second
 	for _, c := range []struct {
 		with func(*rota.Config)
-		want [7]time.Duration // lease, heartbeat, settle, drain, grace, orphan, return
+		want [7]time.Duration // lease, heartbeat, quiet, stop, grace, orphan, return
 	}{
 		{func(*rota.Config) {}, [...]time.Duration{5 * sec, 2 * sec, 100 * ms, 30 * sec, sec, 30 * sec, 0}},
 		{func(c *rota.Config) {
@@ -236,7 +237,7 @@ func listing(names ...string) func() ([]rota.Partition, error) {
 	}
 }
 
-// partial lists q0 and tells what it leaves out.
+// partial lists q0, and names in its error what it leaves out.
 func partial(left ...string) func() ([]rota.Partition, error) {
 	return func() ([]rota.Partition, error) {
 		var errs []error
@@ -249,8 +250,8 @@ func partial(left ...string) func() ([]rota.Partition, error) {
 
 func silent() ([]rota.Partition, error) { return nil, errors.New("nobody there") }
 
-// What only the source can tell is refused by Run, if the source tells it first
-// of all; later it is a condition.
+// A list that cannot be served ends Run if it is the source's first one; later it is a
+// condition.
 func TestRunRefusesWhatTheSourceLists(t *testing.T) {
 	const good = "" // Run goes on
 	meta := func(m rota.Meta) func() ([]rota.Partition, error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// HandleBatch gets all that was fetched and says how many of it, from the front,
-// are done. With an error the rest comes again after a pause, and its first
-// message counts one more attempt.
+// HandleBatch gets all messages that were fetched, and returns how many from the front
+// are done. After an error it is called again with the rest after a back-off, and the
+// first message of the rest has one more attempt.
 func ExampleConfig_handleBatch() {
 	queues := rotatest.NewMemSource(4, "readings")
 	queues.Publish("readings", []byte("20"), []byte("21"), []byte("?"), []byte("22"))

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// Events tell a member's life as it happens. A reader may be as slow as it
-// likes: it is told how many events it missed, and holds up nobody.
+// Events yields what happens to a member. A slow reader blocks nothing: it gets the
+// number of events it missed.
 func ExampleMember_Events() {
 	m, err := rota.New(rota.Config{
 		Group:    "shop",

@@ -19,7 +19,7 @@ func Example() {
 	m, err := rota.New(rota.Config{
 		Group:    "shop",
 		Store:    rotatest.NewMemStore(),
-		NewGroup: true, // that store can hold nobody's lease: no need to wait for one
+		NewGroup: true, // the store is new, so there is no old lease to wait for
 		Source:   queues,
 		Handle: func(ctx context.Context, msg rota.Message) error {
 			fmt.Printf("%s: %s\n", msg.Partition, msg.Value)
@@ -30,7 +30,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := m.Run(ctx); err != nil { // joins, works, drains, leaves
+	if err := m.Run(ctx); err != nil { // joins, consumes, hands over, leaves
 		log.Fatal(err)
 	}
 	fmt.Println("left, with a backlog of", queues.Backlog("orders.1"))

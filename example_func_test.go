@@ -10,17 +10,17 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// Work need not be made of messages: here one member of the group at a time
-// keeps the books of each city, in its own loop.
+// Work need not come as messages: here one member of the group at a time keeps the
+// books of each city, in a loop of its own.
 func ExampleFunc() {
 	ctx, stop := context.WithCancel(context.Background())
 	books := rota.Func([]string{"Lisbon"}, func(ctx context.Context, own rota.Ownership) error {
 		for day := 1; ; day++ {
 			select {
-			case <-own.Stop(): // asked to hand over: there is time to finish
+			case <-own.Stop(): // told to stop: there is time to finish
 				fmt.Println(own.Partition(), "is closed in good order")
 				return nil
-			case <-ctx.Done(): // the lease is lost: somebody else may have begun
+			case <-ctx.Done(): // the lease is lost: another member may have begun
 				return ctx.Err()
 			case <-time.After(time.Millisecond):
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A member leaves in good order: it finishes and settles what it has fetched,
-// gives its queues back and returns. Whoever takes over goes on behind it, with
-// nothing lost and nothing done twice.
+// A member leaves in good order: it finishes and settles the messages it has fetched,
+// hands its queues over and returns. The next owner continues after the last settled
+// message: none is lost and none is handled twice.
 func ExampleMember_Run() {
 	store := rotatest.NewMemStore()
 	queues := rotatest.NewMemSource(0, "orders")
@@ -44,7 +44,7 @@ func ExampleMember_Run() {
 	queues.Publish("orders", []byte("1"))
 	leaveAnn := join("Ann")
 	<-handled
-	leaveBob := join("Bob") // there is one queue: he stands by
+	leaveBob := join("Bob") // there is one queue: Bob is a standby
 	queues.Publish("orders", []byte("2"))
 	<-handled
 	leaveAnn()

@@ -9,14 +9,14 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// crawls is a source of its own: sites to visit, and how fast one may.
+// crawls is a Source of sites to visit, with a rate for each.
 type crawls struct{ done func() }
 
 func (crawls) Partitions(context.Context) ([]rota.Partition, error) {
 	return []rota.Partition{{Name: "example.org", Meta: rota.Meta{"per-minute": "30"}}}, nil
 }
 
-// Consume heeds the metadata as it is, also when it changes: there is no restart.
+// Consume follows changes of the metadata without a restart.
 func (c crawls) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	own.Started()
 	for {

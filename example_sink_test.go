@@ -11,9 +11,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A ledger is a sink that checks tokens. It remembers who wrote last, per
-// partition, in the same transaction as what was written; a database does that
-// with one more column, or one more row, and a condition.
+// A ledger is a sink that checks tokens. For each partition it keeps the token and the
+// session of the last write, in the same transaction as the write; in a database that
+// is one more column, or one more row, and a condition.
 type ledger struct {
 	mu   sync.Mutex
 	last map[string]writer
@@ -26,9 +26,9 @@ type writer struct {
 
 var errFormerOwner = errors.New("refused: a former owner")
 
-// Save refuses a lower token than it has seen, and an equal one of another
-// session. So nothing that a former owner still has under way can get in, not
-// even from a process that was frozen in the middle of this very call.
+// Save refuses a token lower than one it has seen, and an equal token of another
+// session. So no write of a former owner that is still in flight is accepted, not even
+// from a process that was stopped in the middle of this call.
 func (l *ledger) Save(msg rota.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,8 +40,8 @@ func (l *ledger) Save(msg rota.Message) error {
 	return nil
 }
 
-// Two members own a queue, one after the other. Then a write of the first one
-// arrives, late.
+// Two members own a queue, one after the other. Then a late write of the first one
+// arrives.
 func ExampleToken() {
 	sink := &ledger{last: map[string]writer{}}
 	store := rotatest.NewMemStore()

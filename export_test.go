@@ -8,9 +8,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// What tests need to reach.
+// This file gives the tests of package rota_test access to internals.
 
-// TestPause makes the member call f wherever a stopped process would stand still.
+// TestPause makes the member call f at the points where SIGSTOP could stop a process.
 func (m *Member) TestPause(f func()) { m.testPause = f }
 
 // Jump tells the running session that its host's clocks disagree.
@@ -30,7 +30,7 @@ func (m *Member) LeaseRemaining() time.Duration {
 	return core.Time(s.lease.Load()).Sub(m.now())
 }
 
-// SessionID is the running session's.
+// SessionID is the id of the running session.
 func (m *Member) SessionID() uint64 {
 	if s := m.cur.Load(); s != nil {
 		return uint64(s.id)
@@ -54,18 +54,17 @@ func (m *Member) LastPlan() Event {
 	return Event{}
 }
 
-// Unpaced turns the equal rate of the member's partitions off.
+// Unpaced lets the member's partitions run at unequal rates.
 func (m *Member) Unpaced() { m.ahead = 1 << 40 }
 
-// CheckTiming is what New asks of a lease, a heartbeat and the time it takes to
-// stop, which no Config can set.
+// CheckTiming is the check of New, with a margin that no Config can set.
 func CheckTiming(lease, heartbeat, margin time.Duration) error {
 	t := core.MakeTiming(lease, heartbeat)
 	t.Margin = margin
 	return checkTiming(t)
 }
 
-// Timing is what New made of the durations: those of Config, in its order.
+// Timing are the durations in use, in the order of Config.
 func (m *Member) Timing() [7]time.Duration {
 	t := m.timing
 	return [...]time.Duration{t.Lease, t.Heartbeat, t.Quiet, t.StopTime, t.Grace, t.Orphan, t.Return}
@@ -74,15 +73,16 @@ func (m *Member) Timing() [7]time.Duration {
 // Drift sets how far this machine's clocks have come apart.
 func (m *Member) Drift(f func() time.Duration) { m.clock.Drift = f }
 
-// Inexact makes the member's clock one that does not count suspend; drift is how
-// far the wall clock has run away from it.
+// Inexact gives the member a clock that does not count suspend; drift is how far the
+// wall clock is ahead of it.
 func (m *Member) Inexact(drift func() time.Duration) { m.clock.Drift, m.clock.Exact = drift, false }
 
-// NoBootClock gives the member the clock of a system where none counts suspend.
+// NoBootClock gives the member the clock of a system without a clock that counts
+// suspend.
 func (m *Member) NoBootClock() { m.clock = clock.Plain(time.Now()) }
 
-// Answers reads the plan as a session does, and returns what its core would be
-// told within the given time.
+// Answers reads the plan as a session does, and returns the outcomes that its core
+// would get in the given time.
 func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
 	s := newSession(m)
 	defer s.stop()

@@ -37,8 +37,9 @@ func (g *group) hang(name string, end <-chan struct{}) func(context.Context, rot
 	}
 }
 
-// crash is an Abort that stands for the end of the process: it ends what hangs.
-// It may be called at one instant; a real one would not have returned.
+// crash is an Abort that stands for the end of the process: it ends the handlers that
+// hang. It may be called several times at one instant only: a real one would not
+// return.
 type crash struct {
 	t   *testing.T
 	end chan struct{}
@@ -119,7 +120,7 @@ func TestHungHandlerOfARevokedPartitionCostsTheProcess(t *testing.T) {
 		started := first(m2, kind(rota.EventStart))
 		pass(20 * time.Second)
 		if err := boom.why(); err != nil {
-			t.Errorf("aborted within the drain time: %v", err)
+			t.Errorf("aborted within the stop time: %v", err)
 		}
 		pass(20 * time.Second)
 		boom.check(revoked().Add(30*time.Second), "handler for q")
@@ -132,8 +133,8 @@ func TestHungHandlerOfARevokedPartitionCostsTheProcess(t *testing.T) {
 	})
 }
 
-// A handler that heeds its ctx gets the drain time without the last half second,
-// and costs nobody anything: the next owner gets the message.
+// A handler that heeds its ctx gets the stop time without the last half second, and
+// nothing is aborted: the next owner gets the message.
 func TestDrainEndsTheHandlersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
@@ -191,8 +192,8 @@ func TestHungHandlerAtTheLeaseEndCostsTheProcess(t *testing.T) {
 	})
 }
 
-// A source that does not stop is named, and not a handler of another partition
-// that happens to be at work.
+// Abort names the source that does not stop, and not a busy handler of another
+// partition.
 func TestAbortNamesWhatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 2)
@@ -430,7 +431,7 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 }
 
 // A Consume that returns unasked is called again after 0.1, 0.2, 0.4 and 0.8 s;
-// after the fifth time the partition goes to somebody else.
+// after the fifth failure the partition goes to another member.
 func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 	for _, err := range []error{errors.New("no such queue"), nil} {
 		synctest.Test(t, func(t *testing.T) {
@@ -479,7 +480,7 @@ func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 	}
 }
 
-// Progress between two failures starts the count anew.
+// Progress between two failures resets their count.
 func TestSourceThatGetsOnIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)

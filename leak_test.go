@@ -30,10 +30,10 @@ type stage struct {
 	full   atomic.Bool // the disk
 }
 
-// key is where the member's record lives.
+// key is the store's key for the member's record.
 func (s *stage) key() string { return "test/member/" + record.Session(s.m.SessionID()).String() }
 
-// declare changes the member's record behind its back, as others may.
+// declare changes the member's record, as other members may.
 func (s *stage) declare(state record.MemberState) {
 	ctx := context.Background()
 	for {
@@ -69,7 +69,7 @@ func (d disk) Put(ctx context.Context, key string, value []byte, prev rota.Rev) 
 	return d.wire.Put(ctx, key, value, prev)
 }
 
-// Watch takes a while to end: whoever does not wait for it leaves it behind.
+// Watch takes a while to end: a session that does not wait for it leaks it.
 func (d disk) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	return func(yield func([]rota.Entry, error) bool) {
 		defer time.Sleep(10 * time.Millisecond)
@@ -77,8 +77,7 @@ func (d disk) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, 
 	}
 }
 
-// Whatever ends a session, when Run returns nothing of it is left running: no
-// goroutine, at that very instant.
+// However a session ends, all its goroutines have ended when Run returns.
 func TestNothingIsLeftWhenRunReturns(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -182,7 +181,7 @@ func end(t *testing.T, s *stage, cfg rota.Config, do func(*stage), want error) {
 	<-done
 }
 
-// The same when there was hardly a session.
+// The same holds for a session that ends soon after it began.
 func TestNothingIsLeftOfAShortLife(t *testing.T) {
 	for _, after := range []time.Duration{0, 1, time.Microsecond, 100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/rota-dev/rota/internal/scenario"
 )
 
-// TestMutantEffectUnchecked: a member that asks for its lease by a
-// watchdog only, and not before an effect, acts on what is no longer its own.
+// TestMutantEffectUnchecked shows that a member that relies on timers, and does not
+// check its lease before each effect, acts on a partition it does not own any more.
 func TestMutantEffectUnchecked(t *testing.T) {
 	const story = "check-before-every-effect"
 	if err := playWhole(t, story, nil); err != nil {
@@ -33,8 +33,8 @@ func TestMutantEffectUnchecked(t *testing.T) {
 	t.Log(err)
 }
 
-// TestMutantShell takes each rule out that only the shell has; its story must go
-// wrong.
+// TestMutantShell takes out each rule that only the shell has; the rule's story must
+// then fail.
 func TestMutantShell(t *testing.T) {
 	stories := map[rule.Rule]func(*testing.T) error{
 		rule.RejoinedSessionIsNotFresh: comesBack(false), rule.SleepIsSeen: oversleeps, rule.OneAnswerPerCall: answersLate, rule.LeftMeansReturned: diesEarly,
@@ -67,8 +67,8 @@ func TestMutantShell(t *testing.T) {
 	}
 }
 
-// TestMutantClockStopsInSuspend: the clock of a lease counts suspend; and
-// one that does not makes two owners.
+// TestMutantClockStopsInSuspend shows that the clock of a lease counts suspend, and
+// that one that does not makes two owners.
 func TestMutantClockStopsInSuspend(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		off := func() time.Duration { return (rota.LeaseClock() - uptime(t)).Abs() }

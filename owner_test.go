@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// What an owner, and whoever looks on, is told.
+// Tests of what an owner and an observer learn.
 
 // wire is one member's connection to the store: it can be cut. Calls then stay
 // without an answer.
@@ -145,7 +145,7 @@ func TestStopIsAskedForAndContextIsTaken(t *testing.T) {
 	}
 }
 
-// blocking is a log that stands still when told to, and whoever logs with it.
+// blocking is a log that blocks its callers on demand.
 type blocking struct {
 	slog.Handler
 	on      *atomic.Bool
@@ -225,8 +225,8 @@ func TestLeaseEndNeedsNobodyToSayIt(t *testing.T) {
 	})
 }
 
-// Whoever kept an Ownership is told that it is over, also while the lease holds:
-// the next owner may be at work.
+// An Ownership that was kept says that it is over, even while the lease lasts: the
+// next owner may have started.
 func TestOwnershipEndsWithConsume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
@@ -305,8 +305,8 @@ func TestOwnershipEndsWithARevoke(t *testing.T) {
 	})
 }
 
-// Metadata that the source changes reaches the owner while it runs, whoever
-// leads, and restarts nothing.
+// Metadata that the source changes reaches the running owner without a restart,
+// whichever member leads.
 func TestS1_Meta_ReachesTheRunningOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 2)
@@ -429,8 +429,8 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// A reader that sleeps is told how much it missed, holds up nobody, and gets the
-// newest events complete.
+// A slow reader learns how many events it missed, blocks nobody, and gets the newest
+// events without a gap.
 func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
@@ -477,7 +477,7 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	})
 }
 
-// Members see the same group as whoever looks into the store.
+// Members see the same group as Inspect.
 func TestStatusAndInspectAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 5)

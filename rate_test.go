@@ -19,7 +19,7 @@ import (
 type uneven struct {
 	names   []string
 	latency map[string]time.Duration
-	work    map[string]time.Duration // what the handler takes; a microsecond if nothing is said
+	work    map[string]time.Duration // how long the handler takes; a microsecond by default
 	mu      sync.Mutex
 	left    map[string]int
 	unpaced bool // serve it without the gate
@@ -174,7 +174,7 @@ func laborious(without ...string) *uneven {
 	return u
 }
 
-// Where all handlers take long, none is a reason not to wait.
+// Where all handlers take long, none counts as slow.
 func TestS0_01_SlowHandlersAreServedAtAnEqualRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handled, took := serve(t, laborious(), nil)
@@ -241,8 +241,8 @@ func TestS0_01_HungHandlerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Who is to stop does not wait at the gate for the slow: what was fetched is
-// finished at once.
+// A partition that was told to stop does not wait at the gate for a slow one: messages
+// that were fetched are finished at once.
 func TestStoppingWaitsForNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 0)

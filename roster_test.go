@@ -27,9 +27,9 @@ func (r rich) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return list, err
 }
 
-// TestARosterThatCannotBeWrittenStopsNothing: source and orders may ask for more
-// than a record holds although each of them fits. Arrivals and deaths are planned
-// for all the same, and what is wrong is told as what it is.
+// TestARosterThatCannotBeWrittenStopsNothing lets source and orders ask for more than
+// a record can hold, although each of them fits. Arrivals and deaths still lead to
+// plans, and the problem is reported as a condition.
 func TestARosterThatCannotBeWrittenStopsNothing(t *testing.T) {
 	for _, c := range []struct {
 		name       string

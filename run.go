@@ -300,7 +300,7 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 		r.traceAll(EventHandled, msgs[n:n+k], nil)
 		r.leave(at, k)
 		if err == nil && k == 0 {
-			err = errors.New("the handler did no message and returned no error")
+			err = errors.New("the handler finished no message and returned no error")
 		}
 		if k > 0 {
 			n, wait = n+k, firstBackoff

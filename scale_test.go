@@ -21,8 +21,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// crowd is many members that own partitions and do nothing with them but keep
-// count: at every moment at most one runs a partition.
+// crowd is many members that own partitions and only check that at every moment at
+// most one member runs a partition.
 type crowd struct {
 	t     *testing.T
 	store rota.Store
@@ -58,7 +58,7 @@ func (c *crowd) join(name string) (leave context.CancelFunc) {
 	return cancel
 }
 
-// idler is a member's source: it owns and does nothing.
+// idler is a member's source without messages.
 type idler struct {
 	c    *crowd
 	name string
@@ -114,9 +114,9 @@ func (c *crowd) checkBurst(what string, plans int) {
 	c.plans = 0
 }
 
-// TestS0_11_AThousandMembersInABubble: whole members with all their goroutines,
-// over a store in memory and in virtual time: 500 start, 500 more, 600 leave, one
-// plan each, and never two owners.
+// TestS0_11_AThousandMembersInABubble runs whole members with all their goroutines,
+// over a store in memory and in virtual time: 500 start, 500 more, 600 leave. Each
+// burst is one plan, and there are never two owners.
 func TestS0_11_AThousandMembersInABubble(t *testing.T) {
 	n, parts, more := 500, 1024, 10_000
 	if testing.Short() || raceEnabled {

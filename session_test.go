@@ -17,9 +17,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestABugStopsEverythingAndDoesNotSpread: a broken assertion ends the member
-// with the newest events in its error; its record says over which plan, and the
-// next leader touches nothing.
+// TestABugStopsEverythingAndDoesNotSpread breaks an assertion. The member ends with the
+// newest events in its error, its record names the plan, and the next leader does not
+// change that plan.
 func TestABugStopsEverythingAndDoesNotSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 4)
@@ -66,7 +66,8 @@ func TestABugStopsEverythingAndDoesNotSpread(t *testing.T) {
 	})
 }
 
-// TestHistoryTellsEachPlan: the leader keeps the last plans with cause and cost.
+// TestHistoryTellsEachPlan shows that the leader keeps the last plans with their
+// causes and moves.
 func TestHistoryTellsEachPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 4)
@@ -99,8 +100,8 @@ func TestHistoryTellsEachPlan(t *testing.T) {
 	})
 }
 
-// TestClocksThatComeApartCostTheLease: on a machine whose clocks disagree all of
-// a sudden everything stops, the lease is renewed, and work goes on.
+// TestClocksThatComeApartCostTheLease lets the clocks of a machine suddenly disagree:
+// everything stops, the lease is renewed, and work goes on.
 func TestClocksThatComeApartCostTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 2)
@@ -143,10 +144,10 @@ func (s *slowStore) Put(ctx context.Context, key string, value []byte, prev rota
 	return s.MemStore.Put(ctx, key, value, prev)
 }
 
-// TestPartitionsThatStopTogetherMoveTogether: three owners are told to stop twelve
-// partitions, which do so one after the other within a moment. That is one
-// acknowledgement of each owner and at most two plans that grant: the second for
-// what is acknowledged while the first is written.
+// TestPartitionsThatStopTogetherMoveTogether tells three owners to stop twelve
+// partitions, which stop shortly one after the other. That takes one acknowledgement
+// of each owner and at most two plans that grant: the second for partitions that are
+// acknowledged while the first plan is written.
 func TestPartitionsThatStopTogetherMoveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowStore{MemStore: rotatest.NewMemStore()}

@@ -19,9 +19,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// The rules of the shell, each as a story that returns what went wrong. The
-// tests here want nothing to; with the rule taken out (internal/rule)
-// mutant_test.go wants an error.
+// The rules of the shell, each as a story that returns an error if something went
+// wrong. The tests here expect none; mutant_test.go takes the rule out (internal/rule)
+// and expects one.
 
 // inBubble runs a story in a bubble.
 func inBubble(t *testing.T, story func(*testing.T) error) (err error) {
@@ -101,9 +101,9 @@ func (x *exclusive) owned(member string) (n int) {
 	return n
 }
 
-// lot is a store that can be exchanged for an empty one under its users, as by
-// an operator who deletes a bucket. Watches do not notice: they stay at the old
-// one and are told nothing any more.
+// lot is a store that can be replaced by an empty one while it is in use, as by an
+// operator who deletes a bucket. Watches do not notice: they stay at the old one and
+// show nothing any more.
 type lot struct {
 	mu  sync.Mutex
 	cur *rotatest.MemStore
@@ -168,10 +168,9 @@ func (l *lane) Close() error                        { return nil }
 func (l *lane) Class() rota.Class                   { return rota.ClassA }
 func (l *lane) Fresh(context.Context) (bool, error) { return l.fresh, nil }
 
-// comesBack: whoever comes back creates a group like anybody else. A process that
-// made its store, or was told that the store is new, knows that of the moment it
-// began; when it rejoins an emptied store, members that are cut off still have
-// their leases.
+// comesBack lets a member rejoin an emptied store. That the store was new, which the
+// process made itself or was told, is true of its first session only: members that
+// are cut off may still have their leases now.
 func comesBack(byStore bool) func(*testing.T) error {
 	return func(t *testing.T) error {
 		x := newExclusive("a", "b")
@@ -235,10 +234,10 @@ func (l lookout) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	return l.Source.Consume(ctx, own, deliver)
 }
 
-// oversleeps: where the lease is measured on a clock that stands still in a
-// sleep, the lease itself is asked whether there was one. The loop looks too, but
-// its timer stood still as well: until its next event, up to a heartbeat later,
-// effects would pass on a lease that ended long ago.
+// oversleeps suspends a machine whose lease clock does not count suspend. The check
+// before each effect must notice it. The loop notices it too, but its timer stood
+// still as well: until its next event, up to a heartbeat later, effects would pass on
+// a lease that ended long ago.
 func oversleeps(t *testing.T) error {
 	var f faults
 	var clock drowsy
@@ -336,9 +335,9 @@ func (s *slack) Put(ctx context.Context, key string, value []byte, prev rota.Rev
 	return rev, err
 }
 
-// answersLate: a heartbeat arrives at once, its answer two seconds later, when
-// the next heartbeat is on its way and gets lost. A core that were given the old
-// answer then would take it for the new one's.
+// answersLate delays the answer to a heartbeat by two seconds, until the next
+// heartbeat is in flight, which gets lost. A core that got the stale answer would take
+// it for the answer to the second heartbeat.
 func answersLate(t *testing.T) error {
 	x := newExclusive("a", "b")
 	store := &slack{MemStore: rotatest.NewMemStore()}
@@ -379,7 +378,8 @@ func answersLate(t *testing.T) error {
 	return x.err()
 }
 
-// TestALateAnswerIsNone: a call that was answered as unknown has been answered.
+// TestALateAnswerIsNone shows that a call that was answered as unknown is not answered
+// again.
 func TestALateAnswerIsNone(t *testing.T) {
 	if err := inBubble(t, answersLate); err != nil {
 		t.Error(err)
@@ -406,7 +406,7 @@ func answersOnce(t *testing.T) error {
 	return nil
 }
 
-// diesEarly: a member that ends on a bug says LEFT, which frees its rows, when
+// diesEarly ends a member by a bug. It may write LEFT, which frees its rows, only after
 // its handlers have returned.
 func diesEarly(t *testing.T) error {
 	var f faults
@@ -464,7 +464,7 @@ func TestAfterABugLeftMeansThatHandlersHaveReturned(t *testing.T) {
 	}
 }
 
-// aborts notes who was told of what, and returns.
+// aborts is an Abort that records its calls and returns.
 type aborts struct {
 	mu  sync.Mutex
 	at  []time.Time
@@ -489,9 +489,9 @@ func (a *aborts) of(partition string) (at []time.Time) {
 	return at
 }
 
-// abortsAll: an Abort that returned ended nothing, or one handler. Each of the
-// others that are at work past the lease is named too, and whatever is still
-// there half a second later is named again.
+// abortsAll has an Abort that returns and ends at most one handler. Each of the other
+// handlers that are busy after the lease must be named too, and those that are still
+// busy half a second later must be named again.
 func abortsAll(t *testing.T) error {
 	var f faults
 	var told aborts
@@ -534,8 +534,8 @@ func TestAnAbortThatReturnedIsNotTheLast(t *testing.T) {
 	}
 }
 
-// outlivesBug: after a bug, too, a handler that does not stop ends with its
-// lease, not with a lease counted from the bug.
+// outlivesBug ends a member by a bug while a handler hangs: the abort comes at the end
+// of the lease, which the bug does not extend.
 func outlivesBug(t *testing.T) error {
 	var f faults
 	var bug atomic.Bool
@@ -573,9 +573,9 @@ func TestAfterABugAHandlerDoesNotOutliveTheLease(t *testing.T) {
 	}
 }
 
-// asksBusy: a delivery is frozen between the clock and the handler, until after
-// the end of the lease. Whoever looks then must see somebody at work, or nobody
-// would end the process before the handler begins.
+// asksBusy stops a delivery between the lease check and the handler until after the
+// end of the lease. The abort must see it as busy; otherwise nothing would end the
+// process before the handler begins.
 func asksBusy(t *testing.T) error {
 	var f faults
 	var told aborts
@@ -618,7 +618,7 @@ func TestWhoAskedForItsLeaseIsBusy(t *testing.T) {
 	}
 }
 
-// abortsAgain: what an Abort for one partition did says nothing of another.
+// abortsAgain shows that an Abort for one partition does not replace that of another.
 func abortsAgain(t *testing.T) error {
 	var f faults
 	g := newGroup(t, 2)
@@ -649,7 +649,7 @@ func abortsAgain(t *testing.T) error {
 	_, leave2 := g.start("c2", nil)
 	pass(time.Minute)
 	if n := len(told.of("q1")); n != 1 {
-		f.add("q1 was aborted %d times, want once at the end of its drain time", n)
+		f.add("q1 was aborted %d times, want once at the end of its stop time", n)
 	}
 	g.src.Publish("q0", []byte("x"))
 	pass(time.Second)

@@ -13,8 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// What Inspect reads is what JSON shows, and JSON shows all of it: whoever decodes
-// it has the same Status.
+// A Status of Inspect survives JSON: decoding gives the same Status.
 func TestStatusSurvivesJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 3)
@@ -99,7 +98,7 @@ func TestAnEmptyStatusHasLists(t *testing.T) {
 	})
 }
 
-// A handler can ask whether its partition is still its own, and for how long.
+// A handler can check that its partition is still owned, and for how long.
 func TestAHandlerKnowsItsOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
@@ -127,8 +126,8 @@ func TestAHandlerKnowsItsOwnership(t *testing.T) {
 	})
 }
 
-// Tests of handlers make messages by hand: their ownership has ended, and asking
-// it anything is harmless.
+// The ownership of a message that a test made has ended, and all its methods are safe
+// to call.
 func TestAMessageOfNobodyHasAnEndedOwnership(t *testing.T) {
 	own := rota.Message{Partition: "q0"}.Ownership()
 	if err := own.Check(); err != rota.ErrLost || own.Remaining() != 0 {

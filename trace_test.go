@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// notes collects what Config.Trace is told.
+// notes collects the events of Config.Trace.
 type notes struct {
 	mu  sync.Mutex
 	all []rota.Event
@@ -24,7 +24,7 @@ func (n *notes) add(e rota.Event) {
 	n.all = append(n.all, e)
 }
 
-// of are the kinds told about one partition; each run of one kind counts once.
+// of are the kinds of the events of one partition; consecutive equal kinds count once.
 func (n *notes) of(partition string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,8 +99,8 @@ func TestTraceIsQuietAboutMessagesUnlessAsked(t *testing.T) {
 	})
 }
 
-// A settlement may be on its way for long, its process frozen meanwhile; what
-// counts is that the lease held when it began.
+// A settlement may take long, and its process may be stopped meanwhile: the event has
+// the time and the lease of its beginning.
 func TestTraceTellsWhenASettlementBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes

@@ -11,9 +11,9 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// TestUnreadableRecordsAreLeftOut: one key that nobody can read, or that a newer
-// rota wrote, takes neither members nor operators their sight. Each is told once
-// per version, however often it is met.
+// TestUnreadableRecordsAreLeftOut shows that members and Inspect go on without a record
+// that cannot be decoded, or that a newer rota wrote. Each version of it is reported
+// once, however often it is read.
 func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 2)

@@ -12,8 +12,9 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// TestWhatWasNotTriedIsNoAttempt: for an hour there is no memory for a message. It is
-// tried for as long, paced and told, and has all its attempts when there is.
+// TestWhatWasNotTriedIsNoAttempt has no memory for a message for an hour. The message
+// is retried with a back-off and a condition for as long, and still has all its
+// attempts after that.
 func TestWhatWasNotTriedIsNoAttempt(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

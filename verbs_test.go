@@ -274,7 +274,7 @@ func (w *play) toProcs(c scenario.Command) error {
 		p := w.proc(label)
 		if p == nil || !p.up.Load() {
 			if c.Verb == "cut" || c.Verb == "heal" {
-				w.cut[label] = c.Verb == "cut" // whoever starts there is cut off
+				w.cut[label] = c.Verb == "cut" // a process that starts there is cut off
 				continue
 			}
 			return fmt.Errorf("no process called %q is up", label)
@@ -422,7 +422,7 @@ func (w *play) land(labels []string) {
 	}
 }
 
-// bug: a leader ended on a bug, having stopped everything, and said so.
+// bug writes the record of a leader that ended on a bug after everything had stopped.
 func (w *play) bug(p *proc) {
 	id := p.m.SessionID()
 	p.kill()
@@ -433,7 +433,7 @@ func (w *play) bug(p *proc) {
 	w.depot.put(e.Key, m.Append(nil), e.Rev)
 }
 
-// declare: an operator's word that a process is gone.
+// declare is an operator's statement that a process is gone.
 func (w *play) declare(names []string) error {
 	for _, name := range names {
 		e, err := w.depot.get(fmt.Sprintf("play/member/%016x", w.proc(name).m.SessionID()))

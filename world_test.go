@@ -138,7 +138,7 @@ func (d *depot) lose(back time.Duration, only string) (was, is rota.Entry) {
 	return was, is
 }
 
-// link is one process's way to the depot, with everything that can happen on it.
+// link is one process's connection to the depot, with its faults.
 type link struct {
 	d       *depot
 	mu      sync.Mutex
@@ -172,15 +172,15 @@ func (d *depot) link() *link {
 	return l
 }
 
-// answer is what a call comes back with, if it comes back.
+// answer is the result of a call.
 type answer[T any] struct {
 	v   T
 	err error
 	ok  bool
 }
 
-// call sends f to the store and waits for its answer as long as ctx allows. What
-// was sent arrives, whether or not anybody still waits.
+// call sends f to the store and waits for its answer as long as ctx allows. A request
+// in flight arrives even if its caller has given up.
 func call[T any](ctx context.Context, l *link, read, plan bool, f func() (T, error)) (none T, err error) {
 	l.mu.Lock()
 	lost, late := l.cutOut || l.outLost || read && l.noReads, l.outLate
