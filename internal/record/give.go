@@ -18,7 +18,7 @@ func (x *Orders) Give(verb string, args ...string) (changed bool, err error) {
 		return false, fmt.Errorf("unknown order %q; there are %s", verb, strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 	}
 	if len(args) < v.least || len(args) > v.most {
-		return false, fmt.Errorf("%s takes %s, not %q", verb, cmp.Or(v.takes, "no arguments"), args)
+		return false, fmt.Errorf("%s takes %s, not %q", verb, cmp.Or(v.wants, "no arguments"), args)
 	}
 	was := x.Append(nil)
 	if err := v.do(x, args); err != nil {
@@ -31,7 +31,7 @@ func (x *Orders) Give(verb string, args ...string) (changed bool, err error) {
 const many = 1 << 20
 
 var verbs = map[string]struct {
-	takes       string
+	wants       string
 	least, most int
 	do          func(x *Orders, args []string) error
 }{
