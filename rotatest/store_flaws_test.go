@@ -296,7 +296,7 @@ var storeFlaws = []struct {
 		mem := NewMemStore()
 		return func() rota.Store {
 			f := Faulty(mem.Open(), 1)
-			f.Chance(Repeated, 0.1)
+			f.Chance(Repeated, 0.5)
 			return f
 		}
 	}},
