@@ -26,6 +26,7 @@ var guards = map[string]func(fs.FS) []string{
 	"homonyms": homonyms,
 	"places":   places,
 	"because":  because,
+	"comments": comments,
 }
 
 func TestHouse(t *testing.T) {
@@ -434,6 +435,12 @@ require (
 		{"homonyms", wordsPage, "drivers/…", "internal/…", homonymsList + ": internal/plan/old.go settle is no homonym any more"},
 		{"homonyms", "internal/plan/old.go", "settle, ", "", homonymsList + ": internal/plan/old.go settle is no homonym any more"},
 		{"homonyms", "internal/plan/old.go", "settle, ", "settle, settles, ", "internal/plan/old.go:2: settles"},
+
+		{"comments", "doc.go", "", "", ""},
+		{"comments", "internal/plan/plan.go", "plan\n", "plan\n\n// f: it is done.\nfunc f() {}\n", "internal/plan/plan.go:3: write a sentence about f"},
+		{"comments", "internal/plan/plan.go", "plan\n", "plan\n\n// f tells whether it is done.\nfunc f() {}\n", ""},
+		{"comments", "internal/plan/plan.go", "plan\n", "plan\n\n// f is for whoever waits.\nfunc f() {}\n", `"whoever" in a comment`},
+		{"comments", "testdata/comments.txt", "", "internal/plan/plan.go\n", "internal/plan/plan.go is right now"},
 
 		{"because", "doc.go", "", "", ""},
 		{"because", "internal/plan/plan.go", "plan\n", "plan\nfunc f(e struct{ Because string }) { e.Because = \"\" }\n", ""},

@@ -395,7 +395,7 @@ func (p *proc) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return out, nil
 }
 
-// ListsAll: the plays' source asks its broker.
+// ListsAll says that the plays' source asks its broker.
 func (p *proc) ListsAll() bool { return true }
 
 // Consume implements rota.Source: nothing arrives, but stopping takes as long as
