@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// A place is what the reply subject of a delivered message tells of it.
-type place struct {
-	tries    uint64 // how often it was delivered
-	sequence uint64 // in the stream
-	delivery uint64 // number of the delivery
-	time     int64  // nanoseconds
+// ackInfo is the information in the reply subject of a delivered message.
+type ackInfo struct {
+	tries    uint64 // how often the message was delivered
+	sequence uint64 // of the message in the stream
+	delivery uint64 // number of the delivery, counted by the consumer
+	time     int64  // of the message, in nanoseconds since 1970
 }
 
-var errNoPlace = errors.New("it does not say where it comes from")
+var errNoAckInfo = errors.New("its reply subject is not one of JetStream's")
 
-// readPlace reads
+// readAckInfo parses
 //
 //	$JS.ACK.STREAM.CONSUMER.TRIES.SEQUENCE.DELIVERY.TIME.PENDING
 //	$JS.ACK.DOMAIN.ACCOUNT.STREAM.CONSUMER.TRIES.SEQUENCE.DELIVERY.TIME.PENDING…
 //
-// from the one place where it is: once per message.
-func readPlace(reply string) (at place, err error) {
+// by hand, since it runs once per message.
+func readAckInfo(reply string) (info ackInfo, err error) {
 	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
 	if !ok {
-		return at, errNoPlace
+		return info, errNoAckInfo
 	}
 	skip := 2
 	if strings.Count(rest, ".") >= 8 {
@@ -33,26 +33,26 @@ func readPlace(reply string) (at place, err error) {
 	}
 	for range skip {
 		if _, rest, ok = strings.Cut(rest, "."); !ok {
-			return at, errNoPlace
+			return info, errNoAckInfo
 		}
 	}
-	for _, to := range [...]*uint64{&at.tries, &at.sequence, &at.delivery} {
+	for _, to := range [...]*uint64{&info.tries, &info.sequence, &info.delivery} {
 		if *to, rest, ok = cutNumber(rest); !ok {
-			return at, errNoPlace
+			return info, errNoAckInfo
 		}
 	}
-	rest, before := strings.CutPrefix(rest, "-") // 1970
+	rest, negative := strings.CutPrefix(rest, "-") // before 1970
 	nanos, _, ok := cutNumber(rest)
-	if !ok || nanos > math.MaxInt64 && !(before && nanos == 1<<63) {
-		return at, errNoPlace
+	if !ok || nanos > math.MaxInt64 && !(negative && nanos == 1<<63) {
+		return info, errNoAckInfo
 	}
-	if at.time = int64(nanos); before {
-		at.time = -at.time
+	if info.time = int64(nanos); negative {
+		info.time = -info.time
 	}
-	return at, nil
+	return info, nil
 }
 
-// cutNumber reads digits up to a dot: as strconv would, at a third of the price.
+// cutNumber parses the digits up to a dot. It takes a third of strconv's time.
 func cutNumber(s string) (n uint64, rest string, ok bool) {
 	for i := range len(s) {
 		c := s[i]

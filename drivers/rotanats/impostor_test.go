@@ -9,20 +9,20 @@ import (
 
 // ears is somebody who listens where a server was expected: it says what a server
 // says first, and keeps whatever it hears.
-type ears struct {
+type impostor struct {
 	net.Listener
 	mu   sync.Mutex
 	all  strings.Builder
 	open sync.WaitGroup
 }
 
-func newEars(t testing.TB) *ears {
+func newImpostor(t testing.TB) *impostor {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ears{Listener: l}
+	e := &impostor{Listener: l}
 	t.Cleanup(func() { l.Close() })
 	e.open.Go(func() {
 		for {
@@ -36,7 +36,7 @@ func newEars(t testing.TB) *ears {
 	return e
 }
 
-func (e *ears) listen(conn net.Conn) {
+func (e *impostor) listen(conn net.Conn) {
 	defer conn.Close()
 	conn.Write([]byte(`INFO {"server_id":"x","version":"2.11.0","proto":1,"headers":true,"max_payload":1048576,"auth_required":true,"nonce":"abcdefghijk"}` + "\r\n"))
 	buf := make([]byte, 4<<10)
@@ -47,7 +47,7 @@ func (e *ears) listen(conn net.Conn) {
 }
 
 // heard ends it and tells what it has heard.
-func (e *ears) heard() string {
+func (e *impostor) received() string {
 	e.Close()
 	e.open.Wait()
 	e.mu.Lock()

@@ -45,7 +45,7 @@ func TestOpennessDoesNotStick(t *testing.T) {
 func TestFolderOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := newEars(t)
+	l := newImpostor(t)
 	old := `{"address":"` + l.Addr().String() + `","token":"` + hidden + `","open":true,"pid":1}`
 	if err := os.WriteFile(filepath.Join(dir, "rota.address"), []byte(old), 0o600); err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestFolderOfAnEarlierVersion(t *testing.T) {
 	if err := sourceError(t, "embed:"+dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
 		t.Errorf("when nobody serves it: %v", err)
 	}
-	if heard := l.heard(); heard != "" {
-		t.Errorf("whoever listens at the old port heard %q", heard)
+	if received := l.received(); received != "" {
+		t.Errorf("whoever listens at the old port heard %q", received)
 	}
 }
 
@@ -118,14 +118,14 @@ func TestKeyOfTheFolder(t *testing.T) {
 		}
 	}
 	s.Close()
-	l := newEars(t)
+	l := newImpostor(t)
 	if nc, err := rotanats.Connect("nats://"+l.Addr().String()+"?nkey="+file, []nats.Option{nats.NoReconnect()}); err == nil {
 		nc.Close()
 		t.Error("it takes anybody for its server")
 	}
-	heard := l.heard()
-	if !strings.Contains(heard, `"nkey":"U`) || strings.Contains(heard, seed) {
-		t.Errorf("a squatter heard %q", heard)
+	received := l.received()
+	if !strings.Contains(received, `"nkey":"U`) || strings.Contains(received, seed) {
+		t.Errorf("a squatter heard %q", received)
 	}
 	again := serveTCP(t, dir, "nats://HOST")
 	if err := works(t, rotanats.Store(again.URL()+"?nkey="+file)); err != nil {

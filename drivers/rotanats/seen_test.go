@@ -22,11 +22,11 @@ func TestWatchForgetsWhatIsGone(t *testing.T) {
 	s := newStore(newLink(ns.ClientURL(), nil), "rota")
 	defer s.Close()
 	w := newWatch(s, "g/")
-	_, hush, err := w.begin(t.Context())
+	_, unsubscribe, err := w.begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hush()
+	defer unsubscribe()
 	for i := range 50 {
 		key := fmt.Sprint("g/", i)
 		rev, err := s.Put(t.Context(), key, nil, 0)

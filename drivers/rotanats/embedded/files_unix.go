@@ -5,7 +5,7 @@ package embedded
 import "syscall"
 
 // mostFiles is how many files this process may have open.
-func mostFiles() uint64 {
+func maxFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 1024

@@ -37,7 +37,7 @@ func loopback(address string) bool {
 
 // leastSecret is how many bytes a password or a token has at least that other hosts
 // can try. It is no measure of a good one: this keeps out what is guessed at once.
-const leastSecret = 8
+const minSecret = 8
 
 // guessable refuses a server that other hosts can reach and whose secret they would
 // soon guess.
@@ -46,9 +46,9 @@ func guessable(s *address.Settings, listen string) error {
 		return nil
 	}
 	for what, secret := range map[string]address.Secret{"password": s.Password, "token": s.Token} {
-		if n := len(secret); n > 0 && n < leastSecret {
+		if n := len(secret); n > 0 && n < minSecret {
 			return fmt.Errorf("%s can be reached from other hosts, and its %s has %d bytes: whoever tries has guessed it soon; use %d or more, better 32 random ones, as from openssl rand -hex 16",
-				listen, what, n, leastSecret)
+				listen, what, n, minSecret)
 		}
 	}
 	return nil

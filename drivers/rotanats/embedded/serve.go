@@ -37,7 +37,7 @@ type Server struct {
 	guard sync.WaitGroup
 
 	socket net.Listener
-	guests sync.WaitGroup  // connections of the socket, and who takes them
+	conns sync.WaitGroup  // connections of the socket, and who takes them
 	ending context.Context // of all of them
 	end    context.CancelFunc
 }
@@ -45,7 +45,7 @@ type Server struct {
 // guardEvery is how often a server sees that its folder is still the one it locked.
 // Another process may lock what is at that place now and serve it, and its members
 // would know nothing of ours.
-const guardEvery = 500 * time.Millisecond
+const checkEvery = 500 * time.Millisecond
 
 const (
 	startTime = 30 * time.Second // how long a server may take to read its data
@@ -77,7 +77,7 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if home.Folder == "" || home.Guest {
+	if home.Folder == "" || home.ClientOnly {
 		return nil, errors.New("rotanats: serve: name the folder by embed:DIR")
 	}
 	set := home
@@ -105,9 +105,9 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	if err := servable(set, listen); err != nil {
 		return nil, err
 	}
-	s, err := serve(home.Place(), listen, set, true)
+	s, err := serve(home.AsFolder(), listen, set, true)
 	if errors.Is(err, folder.ErrServed) {
-		n, _ := home.Place().Read()
+		n, _ := home.AsFolder().Read()
 		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already", home.Folder, n.Pid)
 	}
 	if err != nil {
@@ -142,25 +142,25 @@ func servable(s *address.Settings, listen string) error {
 
 // serve takes the folder and runs its server. told: by someone who knows how
 // clients are to sign in.
-func serve(f folder.Folder, listen string, set *address.Settings, told bool) (*Server, error) {
+func serve(f folder.Folder, listen string, set *address.Settings, explicit bool) (*Server, error) {
 	lock, err := f.Lock()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{dir: f.Dir, log: set.Log, lock: lock, done: make(chan struct{})}
-	if err := s.start(f, listen, set, told); err != nil {
+	if err := s.start(f, listen, set, explicit); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.guests.Go(s.welcome)
+	s.conns.Go(s.accept)
 	s.guard.Go(func() { s.watch(f) })
 	return s, nil
 }
 
 // watch ends the server when its folder was taken away.
 func (s *Server) watch(f folder.Folder) {
-	tick := time.NewTicker(guardEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -175,7 +175,7 @@ func (s *Server) watch(f folder.Folder) {
 	}
 }
 
-func (s *Server) start(f folder.Folder, listen string, set *address.Settings, told bool) error {
+func (s *Server) start(f folder.Folder, listen string, set *address.Settings, explicit bool) error {
 	if err := f.Data(); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 	}
 	auth := set.User != "" || set.Token != ""
 	switch {
-	case last.Guarded && !told:
+	case last.Guarded && !explicit:
 		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, last.Address)
 	case listen == "":
 	case !auth && !loopback(listen):
@@ -198,7 +198,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 	}
 	set.WarnExposed()
 	s.fresh = fresh
-	s.note = folder.Note{Address: listen, Guarded: told && (auth || set.Secure), Pid: os.Getpid()}
+	s.note = folder.Note{Address: listen, Guarded: explicit && (auth || set.Secure), Pid: os.Getpid()}
 	opts, err := s.options(f, set)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 
 // maxConnections is well below what the process may have open: it needs files, too,
 // and a member that cannot open one fails at its work.
-func maxConnections() int { return int(min(mostFiles()/2, 1<<16)) }
+func maxConnections() int { return int(min(maxFiles()/2, 1<<16)) }
 
 func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Options, error) {
 	o := &server.Options{
@@ -250,7 +250,7 @@ func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Option
 	}
 	o.Host, o.DontListen = host, false
 	if !set.Open {
-		d := &doorman{set: set}
+		d := &authenticator{set: set}
 		if set.User == "" && set.Token == "" {
 			if d.key, err = f.Key(); err != nil {
 				return nil, err
@@ -273,12 +273,12 @@ func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Option
 
 // doorman lets in who comes through the folder's socket, who knows what Serve was
 // told, and who holds the folder's key if it was told nothing.
-type doorman struct {
+type authenticator struct {
 	set *address.Settings
 	key string // public
 }
 
-func (d *doorman) Check(c server.ClientAuthentication) bool {
+func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	if from := c.RemoteAddress(); from != nil && from.Network() == "pipe" { // see seat
 		return true
 	}
@@ -344,7 +344,7 @@ func (s *Server) stop(because error) {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
 		s.lock.Close()
-		s.guests.Wait()
+		s.conns.Wait()
 		late.Stop()
 		s.end()
 		s.err = because

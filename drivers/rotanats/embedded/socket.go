@@ -11,14 +11,14 @@ import (
 )
 
 // welcome takes connections of the socket until it is closed.
-func (s *Server) welcome() {
-	pause := folder.AskEvery
+func (s *Server) accept() {
+	pause := folder.PollEvery
 	for {
 		conn, err := s.socket.Accept()
 		switch {
 		case err == nil:
-			pause = folder.AskEvery
-			s.guests.Go(func() { s.seat(conn) })
+			pause = folder.PollEvery
+			s.conns.Go(func() { s.proxy(conn) })
 			continue
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -34,7 +34,7 @@ func (s *Server) welcome() {
 
 // seat hands a connection to the server, which takes none but its own: bytes are
 // carried between the two. What that costs is in docs/decisions.md.
-func (s *Server) seat(conn net.Conn) {
+func (s *Server) proxy(conn net.Conn) {
 	inside, err := s.ns.InProcessConn()
 	if err != nil {
 		conn.Close()
@@ -43,26 +43,26 @@ func (s *Server) seat(conn net.Conn) {
 	both := func() { conn.Close(); inside.Close() }
 	defer context.AfterFunc(s.ending, both)()
 	var back sync.WaitGroup
-	back.Go(func() { carry(inside, conn); both() })
-	carry(conn, inside)
+	back.Go(func() { relay(inside, conn); both() })
+	relay(conn, inside)
 	both()
 	back.Wait()
 }
 
 // A connection at rest keeps little memory: there may be thousands.
 const (
-	littleAtOnce = 4 << 10
-	muchAtOnce   = 64 << 10
+	smallSize = 4 << 10
+	largeSize   = 64 << 10
 )
 
-var muchs = sync.Pool{New: func() any { return new([muchAtOnce]byte) }}
+var largeBuffers = sync.Pool{New: func() any { return new([largeSize]byte) }}
 
 // carry copies until one of the two ends. A reader that does not read is given up
 // after the time that the server itself gives it.
-func carry(to, from net.Conn) {
-	var much *[muchAtOnce]byte
-	little := make([]byte, littleAtOnce)
-	buf := little
+func relay(to, from net.Conn) {
+	var large *[largeSize]byte
+	small := make([]byte, smallSize)
+	buf := small
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -75,15 +75,15 @@ func carry(to, from net.Conn) {
 			break
 		}
 		switch {
-		case much == nil && n == len(buf):
-			much = muchs.Get().(*[muchAtOnce]byte)
-			buf = much[:]
-		case much != nil && n <= littleAtOnce:
-			muchs.Put(much)
-			much, buf = nil, little
+		case large == nil && n == len(buf):
+			large = largeBuffers.Get().(*[largeSize]byte)
+			buf = large[:]
+		case large != nil && n <= smallSize:
+			largeBuffers.Put(large)
+			large, buf = nil, small
 		}
 	}
-	if much != nil {
-		muchs.Put(much)
+	if large != nil {
+		largeBuffers.Put(large)
 	}
 }

@@ -32,7 +32,7 @@ func hosted(s *address.Settings) { s.Host = host }
 // host serves the folder of an embed: URL for the processes of this host, as long as
 // this one needs it.
 func host(s *address.Settings) (address.Host, error) {
-	server, err := serve(s.Place(), "", s, false)
+	server, err := serve(s.AsFolder(), "", s, false)
 	if err != nil {
 		return nil, err // and not a Host that holds nil
 	}

@@ -24,7 +24,7 @@ import (
 type Settings struct {
 	Servers []string // host:port, without a scheme
 	Folder  string   // instead of servers: whoever serves this folder
-	Guest   bool     // who is never us
+	ClientOnly   bool     // who is never us
 	Shared  bool     // others may write to the folder
 	Open    bool     // of a URL to listen at: clients are asked for nothing
 	Secure  bool     // tls://
@@ -158,7 +158,7 @@ func (s *Settings) parse(address string) error {
 	scheme, rest, ok := strings.Cut(address, ":")
 	switch {
 	case ok && (scheme == "embed" || scheme == "folder"):
-		s.Folder, s.Guest = rest, scheme == "folder"
+		s.Folder, s.ClientOnly = rest, scheme == "folder"
 		if rest == "" {
 			return fmt.Errorf("rotanats: the URL %s: names no folder: write %[1]s:DIR", scheme)
 		}
@@ -296,7 +296,7 @@ func plain(name string) bool {
 // String is the address without what is secret.
 func (s *Settings) String() string {
 	switch {
-	case s.Guest:
+	case s.ClientOnly:
 		return "folder:" + s.Folder
 	case s.Folder != "":
 		return "embed:" + s.Folder
@@ -314,7 +314,7 @@ func (s *Settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 // Dialing turns the settings into what the client wants to know.
 func (s *Settings) Dialing(failing func(error)) ([]nats.Option, error) {
 	if s.Folder != "" { // who can open its socket needs nothing else
-		return []nats.Option{nats.SetCustomDialer(s.Place()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
+		return []nats.Option{nats.SetCustomDialer(s.AsFolder()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
 	}
 	var opts []nats.Option
 	switch {
@@ -407,4 +407,4 @@ func (s *Settings) URLs() (list []string) {
 }
 
 // Place is the folder that the settings name.
-func (s *Settings) Place() folder.Folder { return folder.Folder{Dir: s.Folder, Shared: s.Shared} }
+func (s *Settings) AsFolder() folder.Folder { return folder.Folder{Dir: s.Folder, Shared: s.Shared} }

@@ -29,7 +29,7 @@ func (f Folder) private() error {
 		if err != nil {
 			return f.Explain(err)
 		}
-		if why := strange(info); why != "" && !f.Shared {
+		if why := untrusted(info); why != "" && !f.Shared {
 			return f.foreign("the folder "+f.Dir, why)
 		}
 	}
@@ -56,7 +56,7 @@ func (f Folder) Open(name string, flags int) (*os.File, error) {
 	case !info.Mode().IsRegular():
 		why = "is not a file"
 	case !f.Shared:
-		why = strange(info)
+		why = untrusted(info)
 	}
 	if why != "" {
 		err = f.foreign(f.Path(name), why)
@@ -89,7 +89,7 @@ func (f Folder) Data() error {
 	case !info.IsDir():
 		return f.foreign(f.Path(dataDir), "is not a folder")
 	}
-	if why := strange(info); why != "" && !f.Shared {
+	if why := untrusted(info); why != "" && !f.Shared {
 		return f.foreign(f.Path(dataDir), why)
 	}
 	return nil

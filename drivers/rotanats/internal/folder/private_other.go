@@ -13,4 +13,4 @@ func isLink(error) bool { return false }
 
 // strange: owners and modes are not what they are on unix. No folder is served here,
 // see flock.
-func strange(fs.FileInfo) string { return "" }
+func untrusted(fs.FileInfo) string { return "" }

@@ -21,7 +21,7 @@ func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(
 
 // strange tells why a file or folder may hold what another user has put there, ""
 // if only we and root can have.
-func strange(info fs.FileInfo) string {
+func untrusted(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch me := os.Geteuid(); {
 	case !ok:

@@ -20,7 +20,7 @@ import (
 const SocketFile = "rota.sock"
 
 // AskEvery is how often a folder is asked for while nobody serves it.
-const AskEvery = 10 * time.Millisecond
+const PollEvery = 10 * time.Millisecond
 
 // dialTime is how long a server may take to accept a connection.
 const dialTime = 2 * time.Second
@@ -59,7 +59,7 @@ func (f Folder) reach(do func(path string) error) error {
 }
 
 // door refuses what is no socket, and one that another user can have made.
-func (f Folder) door() error {
+func (f Folder) checkSocket() error {
 	if err := f.private(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (f Folder) door() error {
 	case info.Mode()&fs.ModeSocket == 0:
 		why = "is not a socket"
 	case !f.Shared:
-		why = strange(info)
+		why = untrusted(info)
 	}
 	if why != "" {
 		return f.foreign(f.Path(SocketFile), why)
@@ -87,12 +87,12 @@ func (f Folder) Dial(string, string) (net.Conn, error) { return f.Connect() }
 
 // Connect connects to whoever serves the folder now.
 func (f Folder) Connect() (conn net.Conn, err error) {
-	if err := f.door(); errors.Is(err, fs.ErrNotExist) {
+	if err := f.checkSocket(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the folder %s: %w", f, ErrNotServed)
 	} else if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(dialTime); ; time.Sleep(AskEvery) {
+	for deadline := time.Now().Add(dialTime); ; time.Sleep(PollEvery) {
 		err = f.reach(func(path string) error {
 			conn, err = net.DialTimeout("unix", path, dialTime)
 			return err
@@ -117,7 +117,7 @@ func (f Folder) Connect() (conn net.Conn, err error) {
 // Listen opens the socket, for whoever holds the lock. One that is there is of a
 // server that has ended.
 func (f Folder) Listen() (net.Listener, error) {
-	err := f.door()
+	err := f.checkSocket()
 	if err == nil {
 		err = os.Remove(f.Path(SocketFile))
 	}
