@@ -18,7 +18,7 @@ import (
 // follow in alphabetical order.
 const defaultDiscovered = 1000
 
-// maxNamed is how many of the subjects that cannot be partitions are named in an error.
+// After more than maxNamed subjects that cannot be partitions, no further ones are named.
 const maxNamed = 8
 
 // discovered makes partitions of sorted subjects. It names those that it leaves out in

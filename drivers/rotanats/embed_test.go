@@ -191,7 +191,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}{
 		"a folder of something else":  {embed(folder("letter.txt")), "holds something else (letter.txt)"},
 		"a file":                      {embed(filepath.Join(folder("f"), "f")), "is not a folder"},
-		"a note that is none":         {embed(folder("rota.address")), "is not a note of rota's"},
+		"a note that is none":         {embed(folder("rota.address")), "was not written by rota"},
 		"a port that is taken":        {serve(folder(), "nats://"+port.Addr().String()), "the port is taken: " + port.Addr().String()},
 		"a folder that is served":     {serve(served, ""), "is served by process " + fmt.Sprint(os.Getpid())},
 		"no URL":                      {serve(folder(), "127.0.0.1:14221"), "write nats://HOST:PORT"},
@@ -202,7 +202,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"a token and no port":         {serve(folder()+"?token="+hidden, ""), "say where to listen"},
 		"a certificate and no port":   {serve(folder()+"?cert=a&key=b", ""), "say where to listen"},
 		"openly and no port":          {serve(folder()+"?open=true", ""), "say where to listen"},
-		"a token of the folder's":     {serve(folder()+"?token="+hidden, "nats://127.0.0.1:14221"), "belongs to the URL to listen at"},
+		"a token of the folder's":     {serve(folder()+"?token="+hidden, "nats://127.0.0.1:14221"), "belongs in the URL to listen on"},
 		"a client's key":              {serve(folder(), "nats://127.0.0.1:14221?nkey=f"), "they are for clients"},
 		"a password nobody told":      {embed(guarded), "was served with a password"},
 		"no such key":                 {serve(folder(), "nats://127.0.0.1:14221?cert=a&key=b"), "certificate a with key b"},

@@ -4,7 +4,7 @@ package embedded
 
 import "syscall"
 
-// mostFiles is how many files this process may have open.
+// maxFiles returns how many files this process may have open.
 func maxFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

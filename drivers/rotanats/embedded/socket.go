@@ -10,7 +10,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// welcome takes connections of the socket until it is closed.
+// accept accepts connections of the socket until it is closed. After an error it retries
+// with back-off.
 func (s *Server) accept() {
 	pause := folder.PollEvery
 	for {
@@ -23,7 +24,7 @@ func (s *Server) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
-		s.log.Warn("taking connections", "folder", s.dir, "err", err) // no descriptor is left, say
+		s.log.Warn("accepting connections", "folder", s.dir, "err", err) // for example, no file descriptor is left
 		select {
 		case <-s.ending.Done():
 		case <-time.After(pause):
@@ -32,8 +33,9 @@ func (s *Server) accept() {
 	}
 }
 
-// seat hands a connection to the server, which takes none but its own: bytes are
-// carried between the two. What that costs is in docs/decisions.md.
+// proxy copies bytes between a connection of the socket and an in-process connection of
+// the server, which accepts no connections that others have opened. The cost is in
+// docs/decisions.md.
 func (s *Server) proxy(conn net.Conn) {
 	inside, err := s.ns.InProcessConn()
 	if err != nil {
@@ -49,16 +51,16 @@ func (s *Server) proxy(conn net.Conn) {
 	back.Wait()
 }
 
-// A connection at rest keeps little memory: there may be thousands.
+// Sizes of buffers. An idle connection has a small one, since there may be thousands.
 const (
 	smallSize = 4 << 10
-	largeSize   = 64 << 10
+	largeSize = 64 << 10
 )
 
 var largeBuffers = sync.Pool{New: func() any { return new([largeSize]byte) }}
 
-// carry copies until one of the two ends. A reader that does not read is given up
-// after the time that the server itself gives it.
+// relay copies bytes until one of the connections ends. If the receiver does not read, it
+// gives up after the server's own write timeout.
 func relay(to, from net.Conn) {
 	var large *[largeSize]byte
 	small := make([]byte, smallSize)

@@ -42,7 +42,7 @@ func TestAddresses(t *testing.T) {
 		{"nats://a?cert=x", "cert and key: give both", 0},
 		{"nats://u:p@a?token=t", "a user and a token", 0},
 		{"nats://a?x=%", "parameters after ? cannot be read", 0},
-		{"nats://%zz@a", "not escaped well", 0},
+		{"nats://%zz@a", "not escaped correctly", 0},
 	} {
 		s, err := readAll(c.address)
 		got := s.String()
