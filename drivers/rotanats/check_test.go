@@ -27,7 +27,8 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 }
 
-// TestTheURLSaysWhatIsMeant: a client has no server in it, and listens nowhere.
+// TestTheURLSaysWhatIsMeant checks that URLs which need a server, or are for one, are
+// refused by a client.
 func TestTheURLSaysWhatIsMeant(t *testing.T) {
 	if _, err := Store("embed:"+t.TempDir()).Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "drivers/rotanats/embedded") {
 		t.Errorf("embed: without a server: %v", err)
@@ -59,7 +60,7 @@ func FuzzAckInfo(f *testing.F) {
 	f.Add("S", "C", uint64(1), uint64(2), uint64(3), int64(4), "$JS.ACK.S.C.1.2.3.4.5")
 	f.Add("S", "C", uint64(0), uint64(1)<<63, uint64(3), int64(-4), "$JS.ACK.d.h.S.C.1.2.3.4.5.6")
 	f.Fuzz(func(t *testing.T, stream, consumer string, tries, seq, delivery uint64, at int64, raw string) {
-		readAckInfo(raw) // whatever it is
+		readAckInfo(raw) // must not panic
 		if strings.Contains(stream+consumer, ".") {
 			return
 		}

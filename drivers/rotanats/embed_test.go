@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestTakeover kills the process that serves a folder and measures for how long
-// nothing could be written. What was acknowledged before is there after it.
+// TestTakeover kills the process that serves a folder and measures for how long writes
+// fail. Acknowledged writes must survive.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -36,7 +36,8 @@ func TestTakeover(t *testing.T) {
 			n, rev = n+1, next
 			return nil
 		}
-		// It may have happened, or will: what is there counts, as for a heartbeat.
+		// The write may have happened, or still will: the stored value counts, as for a
+		// heartbeat.
 		e, gerr := s.Get(ctx, "n")
 		if gerr != nil {
 			return gerr
@@ -66,7 +67,7 @@ func TestTakeover(t *testing.T) {
 	if took > 2500*time.Millisecond { // half a lease
 		t.Errorf("the takeover took %v", took)
 	}
-	host(t, dir) // and others still find it
+	host(t, dir) // a new process can still connect
 }
 
 func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
@@ -95,8 +96,8 @@ func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
 	}
 }
 
-// TestEmbeddedStoreIsFreshOnce: once this process has written, whatever is missing
-// later was forgotten, and a group that finds nothing must wait for old leases.
+// TestEmbeddedStoreIsFreshOnce checks that a store is not fresh after its first write:
+// records that are missing later were lost, and the group must wait for old leases.
 func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -128,7 +129,7 @@ func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 	if fresh() {
 		t.Error("a folder whose bucket was deleted is fresh")
 	}
-	s.Get(t.Context(), "g/plan") // tells that the bucket is gone; the next call makes it again
+	s.Get(t.Context(), "g/plan") // notices that the bucket is gone; the next call creates it
 	if _, err := s.Get(t.Context(), "g/plan"); !errors.Is(err, rota.ErrNotFound) {
 		t.Errorf("the bucket was made again, and Get says %v", err)
 	}
@@ -230,8 +231,9 @@ func sourceError(t *testing.T, address string) error {
 	return err
 }
 
-// TestBucketsThatDoNotSuit: one that loses records is refused.
-func TestBucketsThatDoNotSuit(t *testing.T) {
+// TestUnsafeBucketsAreRefused checks that a bucket which loses records, or was not made by
+// rota, is refused.
+func TestUnsafeBucketsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	b := newBuckets(t, s.URL())

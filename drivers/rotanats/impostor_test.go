@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// ears is somebody who listens where a server was expected: it says what a server
-// says first, and keeps whatever it hears.
+// An impostor listens where a server is expected: it sends the first line of a server and
+// keeps everything that it receives.
 type impostor struct {
 	net.Listener
 	mu   sync.Mutex
@@ -40,13 +40,13 @@ func (e *impostor) listen(conn net.Conn) {
 	defer conn.Close()
 	conn.Write([]byte(`INFO {"server_id":"x","version":"2.11.0","proto":1,"headers":true,"max_payload":1048576,"auth_required":true,"nonce":"abcdefghijk"}` + "\r\n"))
 	buf := make([]byte, 4<<10)
-	n, _ := conn.Read(buf) // a client says CONNECT in one go
+	n, _ := conn.Read(buf) // a client sends CONNECT in one write
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all.Write(buf[:n])
 }
 
-// heard ends it and tells what it has heard.
+// received closes the impostor and returns everything it has received.
 func (e *impostor) received() string {
 	e.Close()
 	e.open.Wait()

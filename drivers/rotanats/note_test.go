@@ -13,9 +13,9 @@ import (
 
 var ourName = regexp.MustCompile(`^rota_0123456789abcdef_(0|[1-9][0-9]*)_[A-Z2-7]{6}$`)
 
-// FuzzPost: whatever is in a post, no name comes out of it but one that rota may
-// have made for this partition under a token not above its reader's, and no token
-// that no plan can have granted. An honest post is believed as it is.
+// FuzzNote checks that of any note readNote returns only names that rota may have made for
+// this partition, under a token not above its reader's, and no token that no plan can have
+// granted. What it returns is read again without a change.
 func FuzzNote(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	const durable, short = "rota", "0123456789abcdef"
@@ -56,7 +56,7 @@ func FuzzNote(f *testing.F) {
 		}
 		again, err := json.Marshal(p)
 		if err != nil {
-			return // a year that JSON does not know
+			return // a year that JSON cannot express
 		}
 		if q, more := readNote(again, durable, short, own, now); q != p && !q.Stream.Equal(p.Stream) || len(more) > 0 && p.Token > 0 {
 			t.Errorf("%s is read as %+v, %q", again, q, more)
@@ -76,7 +76,7 @@ func FuzzNote(f *testing.F) {
 	})
 }
 
-// TestHonestPostIsBelieved as it is, by its successor.
+// TestHonestNoteIsBelieved checks that a successor reads a note as it was written.
 func TestHonestNoteIsBelieved(t *testing.T) {
 	now := time.Now().Round(0)
 	era := rota.Token(now.Unix()/4) << 32

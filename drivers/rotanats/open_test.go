@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestOpennessDoesNotStick: a folder was served openly once. Whoever serves it later
-// listens nowhere, or asks for a secret again.
+// TestOpennessDoesNotStick serves a folder with open=true once. A later server does not
+// listen, or requires a secret again.
 func TestOpennessDoesNotStick(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -40,8 +40,8 @@ func TestOpennessDoesNotStick(t *testing.T) {
 	}
 }
 
-// TestFolderOfAnEarlierVersion: it was open and has a token and a port, which nobody
-// asks for, or listens on, any more.
+// TestFolderOfAnEarlierVersion uses a folder whose note has a token and a port: neither is
+// used any more.
 func TestFolderOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func TestFolderOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheFolder lets clients in that come by TCP, and no others; and whoever
-// listens in the server's place learns nothing that would let it in.
+// TestKeyOfTheFolder checks that TCP clients with the folder's key can sign in and others
+// cannot, and that an impostor at the port learns nothing with which it could.
 func TestKeyOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -95,7 +95,7 @@ func TestKeyOfTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	seed := strings.TrimSpace(string(text))
-	// A squatter hears the public half, and old signatures.
+	// An impostor receives the public half, and old signatures.
 	pair, err := nkeys.FromSeed([]byte(seed))
 	if err != nil {
 		t.Fatal(err)

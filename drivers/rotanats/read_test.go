@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// BenchmarkTake is what the source itself spends on a message.
+// BenchmarkReadMessage measures the time that the source itself spends on a message.
 func BenchmarkReadMessage(b *testing.B) {
 	p := &pump{s: &source{link: &link{set: &settings{Stream: "ORDERS"}}}, claim: &claim{}}
 	msg := &nats.Msg{Subject: "orders.17", Data: make([]byte, 128),

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestWatchForgetsWhatIsGone: each session there ever was has had a key. When its
-// mark has run out, the watch does not remember it either.
+// TestWatchForgetsWhatIsGone checks that a watch forgets a deleted key when its mark has
+// expired: every session that ever was has had a key.
 func TestWatchForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
