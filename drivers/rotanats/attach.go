@@ -89,7 +89,7 @@ type claim struct {
 }
 
 // noteKey returns the key of a partition's notes, and the short hash that the names of
-// its consumers contain.
+// its consumers contain. The prefix post is kept for the notes of earlier versions.
 func (s *source) noteKey(partition string) (key, short string) {
 	sum := sha256.Sum256([]byte(s.set.Stream + "\x00" + s.set.Durable + "\x00" + partition))
 	short = hex.EncodeToString(sum[:8])
