@@ -35,7 +35,7 @@ func TestAddresses(t *testing.T) {
 		{"embed:", "names no folder", 0},
 		{"folder:", "names no folder", 0},
 		{"nats://t@a?nkey=f", "give one of them", 0},
-		{"nats://a?buckte=x", "a parameter buckte; known are api, bucket, ca, ", 0},
+		{"nats://a?buckte=x", "an unknown parameter buckte; known are api, bucket, ca, ", 0},
 		{"nats://a?replicas=9", "replicas=9: want a number from 1 to 5", 0},
 		{"nats://a?sync=sometimes", `sync=sometimes: want "always"`, 0},
 		{"nats://a?bucket=a.b", `bucket "a.b"`, 0},
