@@ -79,7 +79,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
 		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": write mem: and nothing else`},
 		{"run --group g --store nats://h:port --source none:?partitions=2 --own exec:true", 64, `--store "nats://h:port": server 1 of the URL is not a HOST:PORT`},
-		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has a parameter nonsense; known are api, bucket, `},
+		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has an unknown parameter nonsense; known are api, bucket, `},
 		{"run --group g --store mem: --source kafka://h", 64, `--source "kafka://h": unknown kind of URL; known are nats://`},
 		{"run --group g --store mem: --source none:?partitions=0 --own exec:true", 64, `--source "none:?partitions=0": partitions is "0": want a number from 1 to 100000`},
 		{"run --group g --store mem: --source none:?partition=2 --own exec:true", 64, `it has no "partition"; known are partitions and names`},

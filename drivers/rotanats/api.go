@@ -12,21 +12,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Errors that JetStream answers with.
+// Error codes of JetStream.
 const (
 	codeNoMessage     = 10037
 	codeNoStream      = 10059
 	codeStreamExists  = 10058
 	codeWrongSequence = 10071
-	codeWrongInFlight = 10164 // another write of the key is on its way through the replicas
+	codeWrongInFlight = 10164 // another write of the key is in flight between the replicas
 )
 
-// answer is what begins every answer of JetStream.
+// answer is the part that all answers of JetStream have in common.
 type answer struct {
 	Error *jetstream.APIError `json:"error"`
 }
 
-// clear: an answer without an error says nothing of errors.
+// clear removes the error of an earlier attempt: JSON without an error field would
+// leave it as it is.
 func (a *answer) clear() { a.Error = nil }
 
 func (a *answer) err() error {
@@ -36,7 +37,7 @@ func (a *answer) err() error {
 	return a.Error
 }
 
-// code is JetStream's own number of an error, 0 if it is not one of its errors.
+// code returns JetStream's code of an error, 0 if the error is not from JetStream.
 func code(err error) int {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -45,32 +46,32 @@ func code(err error) int {
 	return 0
 }
 
-// A reply is something with an answer in it.
+// A reply is a type that embeds answer.
 type reply interface {
 	clear()
 	err() error
 }
 
-// ask puts a question to JetStream, and again if there is no answer: a server
-// that is about to lead a stream, or no longer does, keeps silent. All questions
-// are such that asking twice does no harm; records are not written this way.
-func (l *link) ask(ctx context.Context, verb string, question any, to reply) error {
-	return l.askIf(ctx, func() error { return nil }, verb, question, to)
+// ask sends a request to JetStream's API and retries after a timeout: a server that is
+// about to become a stream's leader, or no longer is, does not answer. Only idempotent
+// requests are sent this way; records are not.
+func (l *link) ask(ctx context.Context, verb string, body any, to reply) error {
+	return l.askIf(ctx, func() error { return nil }, verb, body, to)
 }
 
-// askIf is ask for what only an owner may do. It calls may directly before each
-// try: the process may have been frozen since the last.
-func (l *link) askIf(ctx context.Context, may func() error, verb string, question any, to reply) error {
+// askIf is ask for requests that only an owner may send. It calls may directly before
+// each attempt: the process may have been stopped by a signal since the last.
+func (l *link) askIf(ctx context.Context, may func() error, verb string, body any, to reply) error {
 	msg := nats.NewMsg(l.api(verb))
-	if question != nil {
+	if body != nil {
 		var err error
-		if msg.Data, err = json.Marshal(question); err != nil {
+		if msg.Data, err = json.Marshal(body); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	for wait := askTime; ; wait *= 2 {
+	for wait := replyTimeout; ; wait *= 2 {
 		if err := may(); err != nil {
 			return err
 		}
@@ -91,13 +92,13 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, questio
 	}
 }
 
-// api is the subject of a question to JetStream.
+// api returns the subject of a request to JetStream's API.
 func (l *link) api(verb string) string { return cmp.Or(l.set.API, "$JS.API") + "." + verb }
 
-// askTime is how long the first answer may take before a question is asked again.
-const askTime = 400 * time.Millisecond
+// replyTimeout is the timeout of the first attempt; each further one has twice as long.
+const replyTimeout = 400 * time.Millisecond
 
-// streamInfo is what a stream's leader tells of it.
+// streamInfo has the fields of STREAM.INFO that are used here.
 type streamInfo struct {
 	answer
 	Config  jetstream.StreamConfig `json:"config"`
@@ -117,10 +118,10 @@ type streamInfo struct {
 	Limit  int `json:"limit"`
 }
 
-// find looks for a stream, and makes it if there is none and config says how.
-// Others may be about to make it at the same time: until it is there for
-// everybody, one server of a cluster says that it exists and another that it does
-// not.
+// find reads the info of a stream, and creates the stream if there is none and config is
+// not nil. Other processes may create it at the same time. Until all servers of a
+// cluster know it, one answers that it exists and another that it does not; then find
+// retries.
 func (l *link) find(ctx context.Context, name string, config *jetstream.StreamConfig, info *streamInfo) error {
 	for wait := findTime; ; wait = min(2*wait, 16*findTime) {
 		err := l.ask(ctx, "STREAM.INFO."+name, nil, info)
@@ -139,10 +140,10 @@ func (l *link) find(ctx context.Context, name string, config *jetstream.StreamCo
 	}
 }
 
-// findTime is how soon a stream is looked for again that somebody is making.
+// findTime is the first back-off of find.
 const findTime = 10 * time.Millisecond
 
-// make creates a stream, replicated if that can be.
+// make creates a stream. Without a number of replicas it gets three in a cluster.
 func (l *link) make(ctx context.Context, c jetstream.StreamConfig, info *streamInfo) error {
 	nc, _, err := l.conn(ctx)
 	if err != nil {
@@ -156,7 +157,7 @@ func (l *link) make(ctx context.Context, c jetstream.StreamConfig, info *streamI
 	}
 	err = l.ask(ctx, "STREAM.CREATE."+c.Name, c, info)
 	if code(err) != 0 && c.Replicas > 1 {
-		return fmt.Errorf("make it with %d replicas: %w; a cluster with fewer servers wants replicas=1", c.Replicas, err)
+		return fmt.Errorf("create it with %d replicas: %w; in a cluster with fewer servers add replicas=1 to the URL", c.Replicas, err)
 	}
 	return err
 }

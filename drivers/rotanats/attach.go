@@ -17,28 +17,29 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A post says which JetStream consumer of a partition is the present one, and
-// who uses it. It changes by compare-and-set, to the same or a higher token. Names
-// alone cannot tell: to find one's predecessor among ten thousand consumers, all
-// would have to be listed.
+// A note names the current JetStream consumer of a partition and the token of the owner
+// that uses it. It changes by compare-and-set, to the same or a higher token. The names
+// of consumers are not enough: to find the last owner's consumer among ten thousand, an
+// owner would have to list them all.
 //
-// It is kept twice. On disk, where it changes when a consumer is replaced. And in
-// the server's memory, where whoever comes enters its name first and whoever goes
-// notes that the consumer is free: a hand-over that waits for no disk. What memory
-// has lost was not released, and the consumer is replaced.
-type post struct {
+// Each partition has two notes. The one on disk changes when the consumer is replaced.
+// In the one in the server's memory a new owner first enters its token, and an owner
+// that stops writes that the consumer is released: such a hand-over does not wait for a
+// disk. If the server has lost its memory, the consumer counts as not released, and the
+// next owner replaces it.
+type note struct {
 	Token    rota.Token `json:"token"`
 	Consumer string     `json:"consumer"`
-	Stream   time.Time  `json:"stream"`           // when the stream was made: another of the same name counts from 1 again
-	Start    uint64     `json:"start"`            // where the consumer began
-	Former   string     `json:"former,omitempty"` // the one it has replaced, which may still be there
-	Coming   string     `json:"coming,omitempty"` // about to be made in its place; noted before that, so that the next owner finds it
-	Stray    string     `json:"stray,omitempty"`  // was to be made and was not found: its creation may have been late
-	Released bool       `json:"released"`         // its last owner has settled all it was given, as far as it knows, and will not ask again
+	Stream   time.Time  `json:"stream"`           // when the stream was created: a new stream of the same name counts from 1 again
+	Start    uint64     `json:"start"`            // sequence of the consumer's first message
+	Former   string     `json:"former,omitempty"` // the consumer it has replaced, which may still exist
+	Coming   string     `json:"coming,omitempty"` // the consumer that is about to replace it; noted before its creation, so that the next owner finds it
+	Stray    string     `json:"stray,omitempty"`  // a noted consumer that was not found; the request to create it may still be in flight
+	Released bool       `json:"released"`         // its last owner has settled all messages it got and will not pull again
 
 	// Notes of the last owner for the next.
-	Next uint64        `json:"next,omitempty"` // number of the next delivery; of a work queue the broker is asked
-	Each time.Duration `json:"each,omitempty"` // what a message took, lately
+	Next uint64        `json:"next,omitempty"` // number of the next delivery; 0 for a work queue, where the next owner asks the broker
+	Each time.Duration `json:"each,omitempty"` // recent average of the time that a message took
 }
 
 // Metadata of our consumers.
@@ -49,16 +50,16 @@ const (
 
 const (
 	codeNoConsumer = 10014
-	codeNotUnique  = 10100 // a work queue has another consumer of the subject
+	codeNotUnique  = 10100 // a work queue already has a consumer of the subject
 )
 
-// ackTime is longer than anything: whoever owns a partition tries again in place,
-// and whoever does not any more has lost its consumer. Redelivery by the clock
-// would only break the order.
+// ackTime is the AckWait of our consumers. It is so long that the broker never
+// redelivers by timeout, which would only break the order: an owner retries a message
+// in place, and the consumer of a former owner is removed.
 const ackTime = 7 * 24 * time.Hour
 
-// consumerInfo is what we read of what JetStream tells of a consumer. To read all
-// of it would take longer than all else about it.
+// consumerInfo has those fields of JetStream's answer about a consumer that are used
+// here. Decoding all of them would take longer than the rest of an attach.
 type consumerInfo struct {
 	answer
 	Name   string `json:"name"`
@@ -79,25 +80,26 @@ type pair struct {
 
 // A claim is a consumer that this ownership may use.
 type claim struct {
-	post
-	key  string   // of the post
-	disk rota.Rev // of the post on disk
-	memo rota.Rev // of the post in memory
-	next uint64   // number of the next delivery
-	all  bool     // settling one settles all before it
+	note
+	key       string   // of both notes
+	diskRev   rota.Rev // of the note on disk
+	memoryRev rota.Rev // of the note in memory
+	next      uint64   // number of the next delivery
+	all       bool     // acknowledging a message acknowledges all before it
 }
 
-// place is the key of a partition's post.
-func (s *source) place(partition string) (key, short string) {
+// noteKey returns the key of a partition's notes, and the short hash that the names of
+// its consumers contain. The prefix post is kept for the notes of earlier versions.
+func (s *source) noteKey(partition string) (key, short string) {
 	sum := sha256.Sum256([]byte(s.set.Stream + "\x00" + s.set.Durable + "\x00" + partition))
 	short = hex.EncodeToString(sum[:8])
 	return "post/" + hex.EncodeToString(sum[:16]), short
 }
 
-// attach finds the consumer to use: the present one if its last owner has
-// released it, with nothing open; otherwise a new one that begins behind what is
-// settled. The old one is removed, and with it whatever its owner still asks or
-// settles.
+// attach returns the consumer to use. If the last owner has released its consumer and
+// no message is unacknowledged, it is that one; otherwise a new one that begins after
+// the last settled message. The old consumer is then removed, so pulls and
+// acknowledgements of the former owner have no effect.
 func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error) {
 	f, err := s.look(ctx)
 	if err != nil {
@@ -113,48 +115,49 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	return c, err
 }
 
-// claim is one attempt, by what is known of the stream. Once its name is in memory
-// nobody with a lower token gets to use or to replace the consumer, and nobody
-// takes it for released. The last owner's word for where to go on needs no proof:
-// if the broker has delivered more, its next number or its next sign of life shows
-// that, and the consumer is replaced.
+// claim is one attempt to attach. Once our token is in the note in memory, no owner with
+// a lower token can use or replace the consumer, and no owner takes it for released.
+// The last owner's Next needs no check: if the broker has delivered more messages, the
+// next delivery or heartbeat shows a gap, and the consumer is replaced.
 func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*claim, error) {
-	key, short := s.place(own.Partition())
+	key, short := s.noteKey(own.Partition())
 	c := &claim{key: key, all: !f.queue}
-	memo, rev, err := s.post(ctx, s.memos, own, key)
-	if err != nil && code(err) == 0 { // memory that cannot be had is like memory that was lost
+	inMemory, rev, err := s.note(ctx, s.memoryNotes, own, key)
+	// If JetStream refuses access to the bucket in memory, treat it as empty: the
+	// consumer is replaced.
+	if err != nil && code(err) == 0 {
 		return nil, err
 	}
-	c.memo = rev
-	if memo.Released && memo.Next > 0 {
-		noted, err := s.enter(ctx, own, c, memo)
+	c.memoryRev = rev
+	if inMemory.Released && inMemory.Next > 0 {
+		noted, err := s.enter(ctx, own, c, inMemory)
 		if noted {
-			c.post, c.next = memo, memo.Next
+			c.note, c.next = inMemory, inMemory.Next
 		}
 		if noted || err != nil {
 			return c, err
 		}
 	}
-	// Our name and what else there is to ask cross: with many partitions at once
-	// every question in a row is felt.
+	// The write and the read run at the same time: when many partitions attach at
+	// once, every further round trip shows.
 	var info *consumerInfo
-	told := make(chan error, 1)
+	read := make(chan error, 1)
 	go func() {
 		var err error
-		if memo.Released {
-			info, err = s.info(ctx, memo.Consumer)
+		if inMemory.Released {
+			info, err = s.info(ctx, inMemory.Consumer)
 		} else {
 			info, err = s.former(ctx, own, c)
 		}
-		told <- err
+		read <- err
 	}()
-	noted, err := s.enter(ctx, own, c, memo)
-	if err := cmp.Or(err, <-told); err != nil {
+	noted, err := s.enter(ctx, own, c, inMemory)
+	if err := cmp.Or(err, <-read); err != nil {
 		return nil, err
 	}
-	if memo.Released {
+	if inMemory.Released {
 		if noted && info != nil && info.NumAckPending == 0 {
-			c.post, c.next = memo, info.Delivered.Consumer+1
+			c.note, c.next = inMemory, info.Delivered.Consumer+1
 			return c, nil
 		}
 		if info, err = s.former(ctx, own, c); err != nil {
@@ -164,12 +167,12 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 	return c, s.replace(ctx, own, c, short, info)
 }
 
-// enter puts our name into memory. A server that does not let us, for want of room
-// or otherwise, is no reason not to work: the consumer is then replaced, by us and
-// by whoever comes next.
-func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, memo post) (noted bool, err error) {
-	memo.Token, memo.Released = own.Token(), false
-	err = s.record(ctx, s.memos, own, c.key, memo, &c.memo)
+// enter writes our token into the note in memory. If the server refuses that, for lack
+// of memory or of a right, attach goes on without the note: this owner and the next one
+// replace the consumer.
+func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
+	n.Token, n.Released = own.Token(), false
+	err = s.record(ctx, s.memoryNotes, own, c.key, n, &c.memoryRev)
 	if code(err) != 0 {
 		s.set.Log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
 		return false, nil
@@ -177,38 +180,39 @@ func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, memo p
 	return err == nil, err
 }
 
-// post reads one: nothing if there is none, an error if it is a successor's.
-func (s *source) post(ctx context.Context, from *store, own rota.Ownership, key string) (p post, rev rota.Rev, err error) {
+// note reads a note. It returns an empty one if there is none, and an error if an owner
+// with a higher token has written it.
+func (s *source) note(ctx context.Context, from *store, own rota.Ownership, key string) (n note, rev rota.Rev, err error) {
 	e, err := from.Get(ctx, key)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
-		return p, 0, nil
+		return n, 0, nil
 	case err != nil:
-		return p, 0, err
+		return n, 0, err
 	}
-	_, short := s.place(own.Partition())
-	p, wrong := readPost(e.Value, s.set.Durable, short, own.Token(), time.Now())
+	_, short := s.noteKey(own.Partition())
+	n, wrong := readNote(e.Value, s.set.Durable, short, own.Token(), time.Now())
 	for _, w := range wrong {
 		own.Tell("note-changed", fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
 	}
-	if p.Token > own.Token() {
-		return p, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
-			own.Partition(), p.Token, key, from.name, s.set.Durable, rota.ErrLost)
+	if n.Token > own.Token() {
+		return n, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
+			own.Partition(), n.Token, key, from.name, s.set.Durable, rota.ErrLost)
 	}
-	return p, e.Rev, nil
+	return n, e.Rev, nil
 }
 
-// former reads the post on disk into c, and asks for the consumer it names, which
-// may be gone.
+// former reads the note on disk into c, and returns the broker's answer about the
+// consumer it names, nil if that is gone.
 func (s *source) former(ctx context.Context, own rota.Ownership, c *claim) (*consumerInfo, error) {
 	var err error
-	if c.post, c.disk, err = s.post(ctx, s.posts, own, c.key); err != nil || c.Consumer == "" {
+	if c.note, c.diskRev, err = s.note(ctx, s.diskNotes, own, c.key); err != nil || c.Consumer == "" {
 		return nil, err
 	}
 	return s.info(ctx, c.Consumer)
 }
 
-// info is what the broker says of a consumer, nil if it has none of that name.
+// info returns the broker's answer about a consumer, nil if there is none of that name.
 func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, error) {
 	var info consumerInfo
 	err := s.ask(ctx, "CONSUMER.INFO."+s.set.Stream+"."+consumer, nil, &info)
@@ -221,18 +225,21 @@ func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, erro
 	return &info, nil
 }
 
-// replace makes a new consumer in the place of c's.
+// replace creates a new consumer instead of the one that c names. On a work queue the
+// old one is removed first, since JetStream refuses a second consumer of the subject.
+// Elsewhere it is removed last: until the new note is written, its ack floor is the only
+// record of what was settled.
 func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
 	name := consumerName(s.set.Durable, short, own.Token())
 	announced := make(chan error, 1)
 	go func() { announced <- s.announce(ctx, own, c, name) }()
-	f, err := s.lookAgain(ctx)
+	f, err := s.readFacts(ctx)
 	if err := cmp.Or(err, <-announced); err != nil {
 		return err
 	}
 	c.all = !f.queue
 	former := c.Consumer
-	next := post{Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
+	next := note{Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
 	if c.Stream.Equal(f.created) && !f.queue {
 		if next.Start, err = s.start(ctx, own, c, f, old); err != nil {
 			return err
@@ -244,7 +251,7 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
 		Metadata: map[string]string{metaDurable: s.set.Durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
 	}
-	if f.queue { // of a work queue each message has one consumer, and goes when it is settled
+	if f.queue { // settled messages are gone, so a new consumer begins with the first that is left
 		cfg.AckPolicy, cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy, 0
 		if _, err := s.remove(ctx, own, former); err != nil {
 			return err
@@ -255,13 +262,13 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		err = s.sameStream(ctx, f)
 	}
 	if err == nil {
-		err = s.record(ctx, s.posts, own, c.key, next, &c.disk)
+		err = s.record(ctx, s.diskNotes, own, c.key, next, &c.diskRev)
 	}
 	if err != nil {
 		s.discard(name)
 		return err
 	}
-	c.post, c.next = next, 1
+	c.note, c.next = next, 1
 	if !f.queue {
 		if _, err := s.remove(ctx, own, former); err != nil {
 			return err
@@ -270,9 +277,9 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	return nil
 }
 
-// start is the number of the first message of a new consumer. The end of the stream
-// is asked for again before a number beyond it counts as wrong: a server that has
-// just begun to lead the stream may tell an older one.
+// start returns the sequence of the first message of a new consumer. If that lies beyond
+// the end of the stream, the end is read again before the number counts as wrong: a
+// server that has just become the stream's leader may answer with a stale end.
 func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *facts, old *consumerInfo) (uint64, error) {
 	var floor uint64
 	if old != nil {
@@ -284,53 +291,51 @@ func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *fac
 			return from, nil
 		}
 		if tries == 3 {
-			own.Tell("stream-went-back", fmt.Sprintf("it was settled up to message %d, but stream %s ends at %d: consuming it from message %d on",
+			own.Tell("stream-went-back", fmt.Sprintf("messages were settled up to %d, but stream %s ends at %d: consuming from message %d on",
 				max(c.Start-1, floor), s.set.Stream, f.last, from))
 			return from, nil
 		}
 		select {
-		case <-time.After(astrayTime):
+		case <-time.After(gapTime):
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
 		var err error
-		if f, err = s.lookAgain(ctx); err != nil {
+		if f, err = s.readFacts(ctx); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// announce notes the name of a consumer on disk before the consumer is made. If
-// the answer to the creation is lost, or the owner dies before it has noted the
-// consumer as the present one, the next attempt removes the consumer, whoever
-// makes that attempt.
+// announce notes the name of a consumer on disk before the consumer is created. If the
+// answer to the creation is lost, or the owner dies before it has noted the consumer as
+// the current one, the next attempt removes it, by this owner or the next.
 //
-// What earlier attempts have left is removed here. The server handles requests
-// side by side, so a creation that nobody waits for any more may come behind its
-// removal: a name that was not found is tried once more by the attempt after this.
+// announce also removes what earlier attempts have left. The server handles requests
+// concurrently, so it may create a consumer after it was asked to remove it: a name that
+// was not found is removed once more by the attempt after this one.
 func (s *source) announce(ctx context.Context, own rota.Ownership, c *claim, name string) error {
-	note := c.post
-	note.Token, note.Former, note.Stray, note.Coming = own.Token(), "", "", name
-	for _, left := range []string{c.Former, c.Stray, c.Coming} {
-		found, err := s.remove(ctx, own, left)
+	announcement := c.note
+	announcement.Token, announcement.Former, announcement.Stray, announcement.Coming = own.Token(), "", "", name
+	for _, leftover := range []string{c.Former, c.Stray, c.Coming} {
+		found, err := s.remove(ctx, own, leftover)
 		if err != nil {
 			return err
 		}
-		if left == c.Coming && !found {
-			note.Stray = left
+		if leftover == c.Coming && !found {
+			announcement.Stray = leftover
 		}
 	}
-	if err := s.record(ctx, s.posts, own, c.key, note, &c.disk); err != nil {
+	if err := s.record(ctx, s.diskNotes, own, c.key, announcement, &c.diskRev); err != nil {
 		return err
 	}
-	c.post = note
+	c.note = announcement
 	return nil
 }
 
-// create makes a consumer. A work queue has one for each subject, and refuses
-// another: what then stands in the way and is a former owner's of ours is removed.
-// No post names it; older versions could leave such a consumer behind, and so can
-// the creation of a former owner that arrives late.
+// create creates a consumer. A work queue allows one consumer per subject. If it refuses
+// ours, consumers of former owners that no note names are removed: older versions could
+// leave such a consumer behind, and so can a former owner's late request to create one.
 func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.ConsumerConfig) error {
 	verb := "CONSUMER.CREATE." + s.set.Stream + "." + cfg.Name + "." + own.Partition()
 	q := map[string]any{"stream_name": s.set.Stream, "config": cfg, "action": "create"}
@@ -343,13 +348,13 @@ func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.
 		err = s.askIf(ctx, own.Check, verb, q, &made)
 	}
 	if err != nil {
-		return fmt.Errorf("rotanats: make a consumer of %s: %w", own.Partition(), err)
+		return fmt.Errorf("rotanats: create a consumer of %s: %w", own.Partition(), err)
 	}
 	return nil
 }
 
-// clearWay removes every consumer of the partition that is of our durable, unless one
-// was made under a higher token than ours.
+// clearWay removes every consumer of the partition and our durable, unless one was
+// created under a higher token than ours.
 func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 	var old []string
 	var highest uint64
@@ -365,7 +370,7 @@ func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 		return fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), highest, rota.ErrLost)
 	}
 	for _, name := range old {
-		s.set.Log.Info("removing a consumer that nobody has noted", "partition", own.Partition(), "token", own.Token(), "consumer", name)
+		s.set.Log.Info("removing a consumer that no note names", "partition", own.Partition(), "token", own.Token(), "consumer", name)
 		if _, err := s.remove(ctx, own, name); err != nil {
 			return err
 		}
@@ -373,44 +378,45 @@ func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
 	return nil
 }
 
-// discard removes a consumer that we have made, or may have, and shall not use. Its
-// name is unique and nobody else uses it, so the lease is not asked. Nor does
-// anybody wait for this: the partition may be another's by now, and whoever comes
-// next knows the name.
+// discard removes a consumer that we have created, or may have, and will not use. Its
+// name is unique and no other owner uses it, so the lease is not checked. The answer is
+// not awaited: the partition may have another owner by now, and the note on disk tells
+// the next owner to remove the consumer.
 func (s *source) discard(consumer string) {
 	if nc, _, wait, err := s.link.look(); wait == nil && err == nil {
 		nc.Publish(s.api("CONSUMER.DELETE."+s.set.Stream+"."+consumer), nil)
 	}
 }
 
-var errOtherStream = errors.New("rotanats: the stream was deleted and made again meanwhile")
+var errOtherStream = errors.New("rotanats: the stream was deleted and created again meanwhile")
 
-// sameStream sees that the stream is still the one whose numbers we use.
+// sameStream checks that the stream is still the one whose sequence numbers we use.
 func (s *source) sameStream(ctx context.Context, f *facts) error {
-	now, err := s.lookAgain(ctx)
+	now, err := s.readFacts(ctx)
 	if err == nil && !now.created.Equal(f.created) {
 		err = errOtherStream
 	}
 	return err
 }
 
-// record changes the post at a revision. Losing means that another owner has come.
-func (s *source) record(ctx context.Context, to *store, own rota.Ownership, key string, p post, at *rota.Rev) error {
-	text, err := json.Marshal(p)
+// record writes a note by compare-and-set at a revision, which it updates. A conflict
+// means that another owner has written the note.
+func (s *source) record(ctx context.Context, to *store, own rota.Ownership, key string, n note, at *rota.Rev) error {
+	text, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
 	return own.Settle(func() error {
 		rev, err := to.Put(ctx, key, text, *at)
 		if err != nil {
-			return fmt.Errorf("the post of %s: %w", own.Partition(), err)
+			return fmt.Errorf("write the note of %s: %w", own.Partition(), err)
 		}
 		*at = rev
 		return nil
 	})
 }
 
-// remove removes a consumer and tells whether there was one.
+// remove removes a consumer. found tells whether there was one.
 func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string) (found bool, err error) {
 	if consumer == "" {
 		return false, nil
@@ -426,7 +432,7 @@ func (s *source) remove(ctx context.Context, own rota.Ownership, consumer string
 	return false, fmt.Errorf("rotanats: remove consumer %s: %w", consumer, err)
 }
 
-// acknowledged reads a stream's answer to a publication.
+// acknowledged reads the answer to a publication: nil if a stream has stored it.
 func acknowledged(r *nats.Msg) error {
 	var ack struct {
 		answer

@@ -25,10 +25,9 @@ const (
 	benchWork     = 20 * time.Microsecond
 )
 
-// BenchmarkAgainstBareConsumer compares how fast a member handles a backlog with
-// how fast a JetStream consumer by itself does: same prefetch, same way and rhythm
-// of acknowledging, a handler that is busy for 20 µs. Pairs are interleaved, so
-// that whatever else the machine does hits both.
+// BenchmarkAgainstBareConsumer compares how fast a member and a bare JetStream consumer
+// handle a backlog, with the same prefetch, the same acknowledgements and a handler that
+// is busy for 20 µs. Pairs are interleaved, so that other load on the machine hits both.
 //
 //	go test -run '^$' -bench AgainstBare -benchtime 1x .
 func BenchmarkAgainstBareConsumer(b *testing.B) {
@@ -51,7 +50,7 @@ func BenchmarkAgainstBareConsumer(b *testing.B) {
 		var ratios []float64
 		for i := range benchPairs {
 			var took [2]time.Duration
-			for k := range run { // who goes first changes
+			for k := range run { // the first of a pair alternates
 				at := (i + k) % 2
 				took[at] = run[at](b, s.URL(), js)
 			}
@@ -185,10 +184,9 @@ func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration
 	return took
 }
 
-// BenchmarkPlanReachesAThousand measures how long a plan of 100 KB takes to the
-// last of 1000 members, each with a connection of its own: by a Watch, and by what
-// else there is: a bare subscription, which is the least it can cost, and the
-// watch of NATS's own KV client.
+// BenchmarkPlanReachesAThousand measures how long a plan of 100 KB takes to the last of
+// 1000 members, each with a connection of its own: by a Watch, by a bare subscription,
+// which is the lower bound, and by the watch of NATS's own KV client.
 //
 //	go test -run '^$' -bench Thousand -benchtime 20x .
 func BenchmarkPlanReachesAThousand(b *testing.B) {
@@ -225,7 +223,7 @@ func planReaches(b *testing.B, listen func(b *testing.B, ctx context.Context, ur
 			}
 		}
 	}
-	everybody() // has begun
+	everybody() // all watches have begun
 	for b.Loop() {
 		if rev, err = w.Put(ctx, "g/plan", plan, rev); err != nil {
 			b.Fatal(err)

@@ -12,20 +12,20 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A bucket is what the server says of ours.
+// A bucket has the properties of our bucket, as the server reports them.
 type bucket struct {
 	replicas int
 	memory   bool
-	marks    bool // deletion marks may have an end
+	marks    bool // deletion marks may expire
 	made     time.Time
 }
 
-// maxValue is the size of the largest write that a bucket takes, headers included.
-// A record has at most 768 KiB.
+// maxValue is the size of the largest write that a bucket accepts, with headers. A
+// record has at most 768 KiB.
 const maxValue = 1 << 20
 
-// open looks at the bucket, and makes it if there is none, unless it is to be used
-// as it is.
+// open returns the properties of the bucket, cached after the first call. Unless AsItIs
+// is set, it creates a bucket that does not exist and mends a weak one.
 func (s *store) open(ctx context.Context) (*bucket, error) {
 	s.mu.Lock()
 	b := s.bucket
@@ -68,28 +68,28 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	return b, nil
 }
 
-// made asks when the bucket was made: another of the same name is another bucket,
-// whose revisions begin at 1 again.
+// made asks the server when the bucket was created. A bucket that was deleted and
+// created again is another one: its revisions begin at 1.
 func (s *store) made(ctx context.Context) (time.Time, error) {
 	var info streamInfo
 	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
 	if err == nil {
-		s.sealWith(&info.Config) // somebody may have mended it
+		s.sealWith(&info.Config) // another member may have mended the bucket
 	}
 	return info.Created, err
 }
 
-// forget makes the next call look at the bucket again.
+// forget makes the next call read the properties of the bucket again.
 func (s *store) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bucket = nil
 }
 
-// config is that of a bucket as NATS's own clients make it, but without direct
-// gets and roll-ups, without purges, and with an echo. A roll-up is a write with a
-// header that removes all other records: it would let a credential of one group
-// wipe the others.
+// config is the configuration of a bucket: that of NATS's own clients, but without
+// direct gets, roll-ups and purges, and with an echo and a seal key. A roll-up is a write
+// whose header makes the server remove all other records: a credential of one group
+// could remove those of all groups.
 func (s *store) config() *jetstream.StreamConfig {
 	storage := jetstream.FileStorage
 	if s.memory {
@@ -105,14 +105,13 @@ func (s *store) config() *jetstream.StreamConfig {
 	}
 }
 
-// reached returns once writes reach the bucket. In a cluster a stream that was just
-// made exists for a moment without a leader, or the server we are connected to has
-// not heard of it: what is written then is answered by nobody. A write cannot be
-// tried again, since nobody knows what became of it; so this tries one that is
-// refused for certain, at a revision that no key ever has.
+// reached returns once writes reach the bucket. In a cluster a new stream has no leader
+// for a moment, or the server we are connected to does not know it yet: a write then
+// gets no answer. A write must not be retried, since its outcome is unknown; so reached
+// sends one that is certainly refused, at a revision that no key ever has.
 func (s *store) reached(ctx context.Context) error {
 	for wait := findTime; ; wait = min(2*wait, 16*findTime) {
-		once, cancel := context.WithTimeout(ctx, askTime)
+		once, cancel := context.WithTimeout(ctx, replyTimeout)
 		_, err := s.writeOnce(once, "_reached", nil, 1<<62, nil)
 		silence := once.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -130,7 +129,7 @@ func (s *store) reached(ctx context.Context) error {
 	}
 }
 
-// suits refuses a bucket that would lose records, or not tell of changes.
+// suits refuses a bucket that would lose records, or has no echo.
 func (s *store) suits(c *jetstream.StreamConfig) error {
 	wrong := ""
 	switch {
@@ -139,11 +138,11 @@ func (s *store) suits(c *jetstream.StreamConfig) error {
 	case c.Discard != jetstream.DiscardNew && (c.MaxMsgs > 0 || c.MaxBytes > 0):
 		wrong = "it drops old records when it is full"
 	case c.Mirror != nil || len(c.Sources) > 0:
-		wrong = "it is a copy of another"
+		wrong = "it is a copy of another bucket"
 	case c.RePublish == nil || c.RePublish.Destination != "_rota."+s.name+".>" || c.RePublish.HeadersOnly:
 		wrong = "it was not made by rota and does not repeat changes on _rota." + s.name + ".>"
 	default:
 		return nil
 	}
-	return fmt.Errorf("rotanats: bucket %s does not suit: %s; choose another with bucket=NAME, and rota makes it", s.name, wrong)
+	return fmt.Errorf("rotanats: bucket %s cannot be used: %s; choose another with bucket=NAME, and rota creates it", s.name, wrong)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// rotated is a server with certificates of both sides, whose authority is replaced.
+// rotated is a server with mTLS, whose certificate authority is replaced.
 type rotated struct {
 	t    *testing.T
 	dir  string // of certificates
@@ -40,7 +40,7 @@ func (r *rotated) renew() {
 
 func (r *rotated) file(name string) string { return filepath.Join(r.dir, name) }
 
-// url is where it listens.
+// url is the server's address.
 func (r *rotated) url(host string) string {
 	return "nats://" + host + "?cert=" + r.file("server.pem") + "&key=" + r.file("server.key") + "&ca=" + r.file("ca.pem") + "&token=" + hidden
 }
@@ -73,8 +73,8 @@ func reads(ctx context.Context, s rota.Store) (err error) {
 	return err
 }
 
-// TestAClientReadsItsCertificatesAnew when it connects again: all certificates were
-// replaced while it was connected.
+// TestAClientReadsItsCertificatesAnew replaces all certificates while a client is
+// connected: it connects again with the new ones.
 func TestAClientReadsItsCertificatesAnew(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t)
@@ -96,8 +96,8 @@ func TestAClientReadsItsCertificatesAnew(t *testing.T) {
 	}
 }
 
-// TestAServerShowsTheNewestCertificate without being started again, and goes on with
-// the one it has while the files are none.
+// TestAServerShowsTheNewestCertificate replaces a server's certificates while it runs. It
+// uses the new ones, and keeps the last while the files cannot be read.
 func TestAServerShowsTheNewestCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t)
@@ -124,7 +124,8 @@ func TestAServerShowsTheNewestCertificate(t *testing.T) {
 	}
 }
 
-// TestWhyAConnectionDoesNotComeBackIsTold: the client's files are of no use.
+// TestWhyAConnectionDoesNotComeBackIsTold replaces a client's certificate by a file that is
+// none: the errors of calls name the cause.
 func TestWhyAConnectionDoesNotComeBackIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t)

@@ -27,7 +27,8 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 }
 
-// TestTheURLSaysWhatIsMeant: a client has no server in it, and listens nowhere.
+// TestTheURLSaysWhatIsMeant checks that URLs which need a server, or are for one, are
+// refused by a client.
 func TestTheURLSaysWhatIsMeant(t *testing.T) {
 	if _, err := Store("embed:"+t.TempDir()).Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "drivers/rotanats/embedded") {
 		t.Errorf("embed: without a server: %v", err)
@@ -55,21 +56,21 @@ func TestKeysBecomeSubjects(t *testing.T) {
 	}
 }
 
-func FuzzPlace(f *testing.F) {
+func FuzzAckInfo(f *testing.F) {
 	f.Add("S", "C", uint64(1), uint64(2), uint64(3), int64(4), "$JS.ACK.S.C.1.2.3.4.5")
 	f.Add("S", "C", uint64(0), uint64(1)<<63, uint64(3), int64(-4), "$JS.ACK.d.h.S.C.1.2.3.4.5.6")
 	f.Fuzz(func(t *testing.T, stream, consumer string, tries, seq, delivery uint64, at int64, raw string) {
-		readPlace(raw) // whatever it is
+		readAckInfo(raw) // must not panic
 		if strings.Contains(stream+consumer, ".") {
 			return
 		}
-		want := place{tries, seq, delivery, at}
+		want := ackInfo{tries, seq, delivery, at}
 		for _, reply := range []string{
 			fmt.Sprintf("$JS.ACK.%s.%s.%d.%d.%d.%d.7", stream, consumer, tries, seq, delivery, at),
 			fmt.Sprintf("$JS.ACK._.hash.%s.%s.%d.%d.%d.%d.7.x", stream, consumer, tries, seq, delivery, at),
 			fmt.Sprintf("$JS.ACK.domain.hash.%s.%s.%d.%d.%d.%d.7", stream, consumer, tries, seq, delivery, at),
 		} {
-			if got, err := readPlace(reply); err != nil || got != want {
+			if got, err := readAckInfo(reply); err != nil || got != want {
 				t.Errorf("%s is %v, %v; want %v", reply, got, err, want)
 			}
 		}

@@ -50,7 +50,7 @@ func (c *cluster) Start(ctx context.Context) error {
 	return c.whole(ctx)
 }
 
-// whole returns once the bucket has a leader: until then nobody is served.
+// whole returns once the bucket has a leader: until then no call is answered.
 func (c *cluster) whole(ctx context.Context) error {
 	if err := c.each(func(n *rotatest.RealServer) error { return n.Ready(ctx) }); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
-// A cable is a TCP proxy that can be pulled out.
+// A cable is a TCP proxy that can be disconnected.
 type cable struct {
 	to     string
 	l      net.Listener
@@ -53,7 +53,7 @@ func (c *cable) carry(near net.Conn) {
 	go io.Copy(near, far)
 }
 
-// plug puts it in or pulls it out.
+// plug connects or disconnects it.
 func (c *cable) plug(in bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +66,8 @@ func (c *cable) plug(in bool) {
 	}
 }
 
-// TestWatchEndsWithItsConnection: what happened meanwhile was missed, so it must
-// not go on as if nothing had been.
+// TestWatchEndsWithItsConnection disconnects a watch. It must end with an error, since it
+// misses the changes until the next connect.
 func TestWatchEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -99,7 +99,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatal("the watch goes on, and shows nothing")
 	}
-	e, err := r.Get(ctx, "k") // the connection is back by itself
+	e, err := r.Get(ctx, "k") // the link connects again by itself
 	if err != nil || string(e.Value) != "2" {
 		t.Errorf("%q, %v", e.Value, err)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// poisoned is a handler that fails for messages which say so, and counts its calls.
+// poisoned is a handler that fails for poison messages, and counts its calls.
 type poisoned struct {
 	mu    sync.Mutex
 	calls map[string]int
-	more  chan struct{} // holds one token when something came
+	more  chan struct{} // has one element when the handler was called
 }
 
 func (p *poisoned) handle(_ context.Context, m rota.Message) error {
@@ -45,9 +45,9 @@ func (p *poisoned) called(value string) int {
 
 func newPoisoned() *poisoned { return &poisoned{calls: map[string]int{}, more: make(chan struct{}, 1)} }
 
-// TestNoOrderToTheServerReachesADeadLetter: headers that begin with Nats- tell the
-// server what to do with a publication. A producer's must not decide about the one
-// of the dead letter: by those of an atomic batch the server would refuse it for ever.
+// TestNoOrderToTheServerReachesADeadLetter publishes messages with headers that begin with
+// Nats-, which are instructions to the server. They must not be repeated in the dead
+// letter: with the headers of an atomic batch the server would refuse it for ever.
 func TestNoOrderToTheServerReachesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL(), func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true })
@@ -100,8 +100,8 @@ func TestNoOrderToTheServerReachesADeadLetter(t *testing.T) {
 	}
 }
 
-// TestRefusedDeadLetterIsTold: no stream takes the dead letter. The message stays,
-// and a condition says why.
+// TestRefusedDeadLetterIsTold lets no stream accept the dead letter. The message stays,
+// and a condition names the cause.
 func TestRefusedDeadLetterIsTold(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL())
@@ -112,20 +112,20 @@ func TestRefusedDeadLetterIsTold(t *testing.T) {
 	if err := b.Publish(b.names[0], []byte("poison")); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 1000)
+	reported := make(chan string, 1000)
 	h, l := newPoisoned(), newLedger(t)
 	l.member("a", rotatest.NewMemStore(), b.Source(), func(c *rota.Config) {
 		c.Handle, c.Attempts = h.handle, 2
 		c.Trace = func(e rota.Event) {
 			if e.Kind == rota.EventCondition {
-				told <- e.Because
+				reported <- e.Because
 			}
 		}
 	})
 	var all []string
 	for timeout := time.After(30 * time.Second); ; {
 		select {
-		case text := <-told:
+		case text := <-reported:
 			all = append(all, text)
 		case <-timeout:
 			t.Fatalf("nobody is told, and the message was tried %d times; told: %q", h.called("poison"), all)

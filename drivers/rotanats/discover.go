@@ -12,23 +12,23 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// Whoever may publish to a stream makes up subjects, and each becomes a partition
-// with a consumer of its own. So there is a limit,
-// most=. If the stream has more subjects, those that have a consumer already are kept,
-// then the others follow in alphabetical order.
+// defaultDiscovered is the default of most=, the limit for discovered partitions. Every
+// publisher can make up subjects, and each becomes a partition with a consumer of its
+// own. If the stream has more subjects, those with a consumer are kept, then the others
+// follow in alphabetical order.
 const defaultDiscovered = 1000
 
-// mostTold is how many of the subjects that cannot be served are named.
-const mostTold = 8
+// After more than maxNamed subjects that cannot be partitions, no further ones are named.
+const maxNamed = 8
 
-// discovered makes partitions of subjects, which are sorted. What it leaves out it
-// tells in an error that wraps rota.ErrPartial.
+// discovered makes partitions of sorted subjects. It names those that it leaves out in
+// an error that wraps rota.ErrPartial.
 func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.Partition, err error) {
-	var left []error
+	var omitted []error
 	good := slices.DeleteFunc(subjects, func(subject string) bool {
 		why := unfit(subject)
-		if why != "" && len(left) <= mostTold {
-			left = append(left, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.Stream, why))
+		if why != "" && len(omitted) <= maxNamed {
+			omitted = append(omitted, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.Stream, why))
 		}
 		return why != ""
 	})
@@ -36,18 +36,18 @@ func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.
 		if good, err = s.first(ctx, good); err != nil {
 			return nil, err
 		}
-		left = append([]error{fmt.Errorf("%w: stream %s has %d subjects like %s, more than most=%d; only %d are served",
-			rota.ErrPartial, s.set.Stream, found, s.set.Subject, s.set.Most, len(good))}, left...)
+		omitted = append([]error{fmt.Errorf("%w: stream %s has %d subjects like %s, more than most=%d; only %d are served",
+			rota.ErrPartial, s.set.Stream, found, s.set.Subject, s.set.Most, len(good))}, omitted...)
 	}
 	for _, subject := range good {
 		out = append(out, rota.Partition{Name: subject})
 	}
-	return out, errors.Join(left...)
+	return out, errors.Join(omitted...)
 }
 
-// first chooses as many as are allowed: those with a consumer before the others. In
-// alphabetical order alone, new subjects would displace old ones in the list, but
-// not in the group, which forgets no partition.
+// first returns as many subjects as are allowed: those with a consumer before the
+// others. By alphabetical order alone, new subjects would displace old ones in the list,
+// but not in the group, which keeps every partition.
 func (s *source) first(ctx context.Context, subjects []string) ([]string, error) {
 	consumers, err := s.consumers(ctx)
 	if err != nil {
@@ -67,9 +67,9 @@ func (s *source) first(ctx context.Context, subjects []string) ([]string, error)
 	return subjects, nil
 }
 
-// unfit tells why a subject cannot be a partition, "" if it can. The server tells
-// subjects in JSON, where what is not UTF-8 becomes U+FFFD: which subject it was
-// cannot be told then.
+// unfit returns why a subject cannot be a partition, "" if it can. The server lists
+// subjects in JSON, where bytes that are not UTF-8 become U+FFFD: the subject's real name
+// is then unknown.
 func unfit(subject string) string {
 	switch {
 	case len(subject) > 256:

@@ -17,14 +17,14 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// discovering is a source whose partitions are the subjects that there are.
+// discovering is a source whose partitions are the subjects of the stream.
 func (b *broker) discovering(query string) rota.Source {
 	s := rotanats.Source(with(b.url, "stream="+b.stream+"&subject="+b.stream+".in.*"+query))
 	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
 	return s
 }
 
-// raw publishes as somebody would who does not mind how a subject looks.
+// raw publishes to any subject, without the checks of the client.
 func (b *broker) raw(subject string) {
 	b.t.Helper()
 	r, err := b.js.Conn().RequestMsg(&nats.Msg{Subject: subject, Data: []byte("x")}, 10*time.Second)
@@ -40,9 +40,8 @@ func partitionNames(list []rota.Partition) (out []string) {
 	return out
 }
 
-// TestBadSubjectsAreLeftOut: a producer makes up subjects that cannot be partitions.
-// The others are served, by a new group and by the next leader, and each bad one is
-// told once.
+// TestBadSubjectsAreLeftOut publishes to subjects that cannot be partitions. The others
+// are served, by a new group and by the next leader, and each bad one is reported once.
 func TestBadSubjectsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL())
@@ -55,13 +54,13 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 	says := []string{"has control characters", fmt.Sprintf("is %d bytes long, more than 256", len(in)+300), "is not UTF-8"}
 	l, mem := newLedger(t), rotatest.NewMemStore()
 	var mu sync.Mutex
-	told := map[string][]string{}
+	reported := map[string][]string{}
 	hear := func(name string) func(*rota.Config) {
 		return func(c *rota.Config) {
 			c.Trace = func(e rota.Event) {
 				if e.Kind == rota.EventCondition {
 					mu.Lock()
-					told[name] = append(told[name], e.Because)
+					reported[name] = append(reported[name], e.Because)
 					mu.Unlock()
 				}
 			}
@@ -77,14 +76,14 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 	l.member("next", mem.Open(), b.discovering(""), hear("next"))
 	b.flow(2, 2)
 	l.wait("the next leader", 30*time.Second, l.reached(b, 2))
-	b.names = append(b.names, in+"c") // and it still finds new ones
+	b.names = append(b.names, in+"c") // new subjects are still found
 	if err := b.Publish(in+"c", fmt.Appendf(nil, "%sc %d", in, 1), fmt.Appendf(nil, "%sc %d", in, 2)); err != nil {
 		t.Fatal(err)
 	}
 	l.wait("a new partition", 60*time.Second, l.reached(b, 2))
 	mu.Lock()
 	defer mu.Unlock()
-	for name, list := range told {
+	for name, list := range reported {
 		for _, s := range says {
 			n := len(slices.DeleteFunc(slices.Clone(list), func(text string) bool { return !strings.Contains(text, s) }))
 			if n != 1 {
@@ -95,14 +94,14 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 			t.Errorf("%s tells more: %q", name, list)
 		}
 	}
-	if len(told) != 2 {
-		t.Errorf("told: %q", told)
+	if len(reported) != 2 {
+		t.Errorf("told: %q", reported)
 	}
 }
 
-// TestMostSubjects: a producer makes up more subjects than are allowed. As many as
-// are allowed are served, and both numbers told. Which those are does not change by
-// subjects that come before them in the alphabet, once they are consumed.
+// TestMostSubjects publishes to more subjects than are allowed. As many as are allowed are
+// served, and both numbers reported. Once they are consumed, new subjects that come
+// before them in the alphabet do not displace them.
 func TestMostSubjects(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL())

@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestTakeover kills the process that serves a folder and measures for how long
-// nothing could be written. What was acknowledged before is there after it.
+// TestTakeover kills the process that serves a folder and measures for how long writes
+// fail. Acknowledged writes must survive.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -36,7 +36,8 @@ func TestTakeover(t *testing.T) {
 			n, rev = n+1, next
 			return nil
 		}
-		// It may have happened, or will: what is there counts, as for a heartbeat.
+		// The write may have happened, or still will: the stored value counts, as for a
+		// heartbeat.
 		e, gerr := s.Get(ctx, "n")
 		if gerr != nil {
 			return gerr
@@ -66,7 +67,7 @@ func TestTakeover(t *testing.T) {
 	if took > 2500*time.Millisecond { // half a lease
 		t.Errorf("the takeover took %v", took)
 	}
-	host(t, dir) // and others still find it
+	host(t, dir) // a new process can still connect
 }
 
 func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
@@ -95,8 +96,8 @@ func TestEmbeddedStoreSaysWhetherItIsFresh(t *testing.T) {
 	}
 }
 
-// TestEmbeddedStoreIsFreshOnce: once this process has written, whatever is missing
-// later was forgotten, and a group that finds nothing must wait for old leases.
+// TestEmbeddedStoreIsFreshOnce checks that a store is not fresh after its first write:
+// records that are missing later were lost, and the group must wait for old leases.
 func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -128,7 +129,7 @@ func TestEmbeddedStoreIsFreshOnce(t *testing.T) {
 	if fresh() {
 		t.Error("a folder whose bucket was deleted is fresh")
 	}
-	s.Get(t.Context(), "g/plan") // tells that the bucket is gone; the next call makes it again
+	s.Get(t.Context(), "g/plan") // notices that the bucket is gone; the next call creates it
 	if _, err := s.Get(t.Context(), "g/plan"); !errors.Is(err, rota.ErrNotFound) {
 		t.Errorf("the bucket was made again, and Get says %v", err)
 	}
@@ -191,7 +192,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}{
 		"a folder of something else":  {embed(folder("letter.txt")), "holds something else (letter.txt)"},
 		"a file":                      {embed(filepath.Join(folder("f"), "f")), "is not a folder"},
-		"a note that is none":         {embed(folder("rota.address")), "is not a note of rota's"},
+		"a note that is none":         {embed(folder("rota.address")), "was not written by rota"},
 		"a port that is taken":        {serve(folder(), "nats://"+port.Addr().String()), "the port is taken: " + port.Addr().String()},
 		"a folder that is served":     {serve(served, ""), "is served by process " + fmt.Sprint(os.Getpid())},
 		"no URL":                      {serve(folder(), "127.0.0.1:14221"), "write nats://HOST:PORT"},
@@ -202,7 +203,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"a token and no port":         {serve(folder()+"?token="+hidden, ""), "say where to listen"},
 		"a certificate and no port":   {serve(folder()+"?cert=a&key=b", ""), "say where to listen"},
 		"openly and no port":          {serve(folder()+"?open=true", ""), "say where to listen"},
-		"a token of the folder's":     {serve(folder()+"?token="+hidden, "nats://127.0.0.1:14221"), "belongs to the URL to listen at"},
+		"a token of the folder's":     {serve(folder()+"?token="+hidden, "nats://127.0.0.1:14221"), "belongs in the URL to listen on"},
 		"a client's key":              {serve(folder(), "nats://127.0.0.1:14221?nkey=f"), "they are for clients"},
 		"a password nobody told":      {embed(guarded), "was served with a password"},
 		"no such key":                 {serve(folder(), "nats://127.0.0.1:14221?cert=a&key=b"), "certificate a with key b"},
@@ -230,8 +231,9 @@ func sourceError(t *testing.T, address string) error {
 	return err
 }
 
-// TestBucketsThatDoNotSuit: one that loses records is refused.
-func TestBucketsThatDoNotSuit(t *testing.T) {
+// TestUnsafeBucketsAreRefused checks that a bucket which loses records, or was not made by
+// rota, is refused.
+func TestUnsafeBucketsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	b := newBuckets(t, s.URL())

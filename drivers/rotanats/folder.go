@@ -10,11 +10,11 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// ErrNotServed: no process serves the folder now.
+// ErrNotServed means that no process serves the folder now.
 var ErrNotServed = folder.ErrNotServed
 
-// Served tells whether a process serves the folder of an embed: or folder: URL now:
-// nil, or an error that is ErrNotServed, or says why that cannot be told.
+// Served returns nil if a process serves the folder of an embed: or folder: URL now, an
+// error that wraps ErrNotServed if none does, and another error if that is unknown.
 func Served(url string) error {
 	f, err := openFolder(url)
 	if err != nil {
@@ -28,7 +28,7 @@ func Served(url string) error {
 }
 
 // ReadFolder reads a small file of the folder of an embed: or folder: URL, such as
-// rota.address, unless another user can have written it.
+// rota.address. It refuses a file that another user can have written.
 func ReadFolder(url, name string) ([]byte, error) {
 	f, err := openFolder(url)
 	if err != nil {
@@ -37,8 +37,9 @@ func ReadFolder(url, name string) ([]byte, error) {
 	return f.Load(name)
 }
 
-// WriteFolder opens a file of the folder of an embed: or folder: URL for writing,
-// empty, unless another user can have put it there. It follows no symbolic link.
+// WriteFolder opens a file of the folder of an embed: or folder: URL for writing, and
+// empties it. It refuses a file that another user can have put there, and follows no
+// symbolic link.
 func WriteFolder(url, name string) (*os.File, error) {
 	f, err := openFolder(url)
 	if err != nil {
@@ -52,8 +53,8 @@ func openFolder(url string) (folder.Folder, error) {
 	if err == nil && s.Folder == "" {
 		err = errors.New("rotanats: the URL names no folder: write folder:DIR")
 	}
-	return s.Place(), err
+	return s.AsFolder(), err
 }
 
-// Exposed tells whether other users may read a file that holds a secret, and its mode.
+// Exposed tells whether other users may read a file, and returns its mode.
 func Exposed(file string) (mode fs.FileMode, exposed bool) { return address.Exposed(file) }

@@ -14,13 +14,13 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestFolderTakenAwayFromItsServer removes or moves the folder under those who use
-// it, and lets another process begin in a new one at the same place. The old ones
-// must not go on beside it: they stop, and say why.
+// TestFolderTakenAwayFromItsServer removes or moves a folder while processes use it, and
+// lets another process begin in a new folder at the same path. The old processes must not
+// go on beside it: they stop with an error that names the cause.
 func TestFolderTakenAwayFromItsServer(t *testing.T) {
 	for name, c := range map[string]struct {
-		take func(dir string) error
-		next bool // somebody begins in a new one
+		remove func(dir string) error
+		next   bool // another process begins in a new folder
 	}{
 		"removed, and made again": {os.RemoveAll, true},
 		"moved, and made again":   {func(dir string) error { return os.Rename(dir, dir+".old") }, true},
@@ -41,7 +41,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.take(dir); err != nil {
+			if err := c.remove(dir); err != nil {
 				t.Fatal(err)
 			}
 			var next rota.Store
@@ -62,7 +62,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 						t.Fatalf("the %s has not noticed: %v", name, err)
 					}
 				}
-				for range 5 { // and it does not come back
+				for range 5 { // it stays closed
 					if err := put(s, "again"); !noticed(err) {
 						t.Errorf("the %s, once it has noticed: %v", name, err)
 					}
@@ -77,7 +77,7 @@ func TestFolderTakenAwayFromItsServer(t *testing.T) {
 			if err := put(next, "still"); err != nil {
 				t.Errorf("the next one cannot write: %v", err)
 			}
-			next.Close() // and what it has written outlives it, whatever the old server wrote as it ended
+			next.Close() // its records survive, although the old server has written while it stopped
 			next = embedded.Store("embed:" + dir)
 			t.Cleanup(func() { next.Close() })
 			for _, key := range []string{"next", "still"} {
@@ -102,7 +102,8 @@ func empty(dir string) error {
 	return err
 }
 
-// TestServerTellsThatItsFolderIsGone: whoever runs a server by itself hears of it.
+// TestServerTellsThatItsFolderIsGone checks Done and Err of a Server whose folder was
+// removed.
 func TestServerTellsThatItsFolderIsGone(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -15,11 +15,10 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestForgedPosts: between two owners somebody changes the note by which the second
-// takes over. Whatever it says then, the second owner handles all that was not
-// handled, nothing of another application is touched, and a condition says what was
-// wrong, once.
-func TestForgedPosts(t *testing.T) {
+// TestForgedNotes changes the note between two owners. Whatever is in it then, the second
+// owner handles all messages that were not handled, no consumer of another application is
+// touched, and a condition says once what was wrong.
+func TestForgedNotes(t *testing.T) {
 	type fields map[string]any
 	for name, c := range map[string]struct {
 		forge func(p fields)
@@ -30,8 +29,8 @@ func TestForgedPosts(t *testing.T) {
 		"another's consumer as the coming":  {forge: func(p fields) { p["coming"] = "billing" }, says: `coming "billing" is not`},
 		"another's consumer as the stray":   {forge: func(p fields) { p["stray"] = "billing" }, says: `stray "billing" is not`},
 		"another's consumer as the present": {forge: func(p fields) { p["consumer"] = "billing"; p["released"] = true; p["next"] = 1 }, says: `consumer "billing" is not`},
-		"a start behind the end":            {forge: func(p fields) { p["start"] = 1_000_000_000 }, says: "was settled up to message 999999999, but stream"},
-		"the highest start":                 {forge: func(p fields) { p["start"] = uint64(1<<64 - 1) }, says: "was settled up to message 18446744073709551614, but stream"},
+		"a start behind the end":            {forge: func(p fields) { p["start"] = 1_000_000_000 }, says: "were settled up to 999999999, but stream"},
+		"the highest start":                 {forge: func(p fields) { p["start"] = uint64(1<<64 - 1) }, says: "were settled up to 18446744073709551614, but stream"},
 		"the highest token":                 {forge: func(p fields) { p["token"] = uint64(1<<64 - 1) }, says: "no plan has granted token 18446744073709551615 yet"},
 		"no JSON":                           {text: "junk", says: "it cannot be read"},
 		"a negative token":                  {text: `{"token":-1}`, says: "it cannot be read"},
@@ -48,12 +47,12 @@ func TestForgedPosts(t *testing.T) {
 				}
 				l, mem := newLedger(t), rotatest.NewMemStore()
 				var mu sync.Mutex
-				told := map[string]int{}
+				reported := map[string]int{}
 				heard := func(c *rota.Config) {
 					c.Trace = func(e rota.Event) {
 						if e.Kind == rota.EventCondition {
 							mu.Lock()
-							told[e.Because]++
+							reported[e.Because]++
 							mu.Unlock()
 						}
 					}
@@ -67,7 +66,7 @@ func TestForgedPosts(t *testing.T) {
 					t.Fatal(err)
 				}
 				subject := "$KV." + bucket + ".post.>"
-				if bucket == "rota-sources" { // without the one in memory, this one counts
+				if bucket == "rota-sources" { // without the note in memory, the one on disk counts
 					if err := b.js.DeleteStream(ctx, "KV_rota-sources-now"); err != nil {
 						t.Fatal(err)
 					}
@@ -102,12 +101,12 @@ func TestForgedPosts(t *testing.T) {
 				if _, err := billing.Info(ctx); err != nil {
 					t.Errorf("the other application's consumer: %v", err)
 				}
-				// A note in memory begins no consumer and removes none.
+				// By the note in memory no consumer is created or removed.
 				said := bucket == "rota-sources" || !strings.Contains(c.says, "settled up to")
 				mu.Lock()
 				defer mu.Unlock()
 				n := 0
-				for text, times := range told {
+				for text, times := range reported {
 					if strings.Contains(text, c.says) {
 						n += times
 					} else {
@@ -115,7 +114,7 @@ func TestForgedPosts(t *testing.T) {
 					}
 				}
 				if want := map[bool]int{true: 1, false: 0}[said]; n != want {
-					t.Errorf("%q was told %d times, want %d; all: %q", c.says, n, want, fmt.Sprint(told))
+					t.Errorf("%q was told %d times, want %d; all: %q", c.says, n, want, fmt.Sprint(reported))
 				}
 			})
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestFreshBucketSuitsEverybody lets many begin at the same moment where there is
-// no bucket yet, each with another verb. All must do at once what they were asked:
-// whether somebody else is making the bucket is nobody's business.
+// TestFreshBucketSuitsEverybody starts many stores at the same moment where there is no
+// bucket yet, each with another verb. Every first call must succeed, although another
+// store may be creating the bucket.
 func TestFreshBucketSuitsEverybody(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -63,7 +63,7 @@ func allBegin(t *testing.T, open func() rota.Store) {
 	now := make(chan struct{})
 	for i := range 16 {
 		s := open()
-		defer s.Close() // the embedded ones share a server: not before all are done
+		defer s.Close() // not before all are done, since the embedded ones share a server
 		all.Go(func() {
 			<-now
 			k := i % len(verbs)

@@ -21,8 +21,8 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestMain turns the test into the process that serves a folder, if it was
-// started as that: only another process can be killed.
+// TestMain turns the test into a process that serves a folder, if it was started as one:
+// only another process can be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("ROTANATS_TEST_SERVE"); dir != "" {
 		s := embedded.Store("embed:" + dir)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			if err == nil || errors.Is(err, rota.ErrConflict) {
 				break
 			}
-			if time.Since(began) > 20*time.Second { // the one that served may just have been killed
+			if time.Since(began) > 20*time.Second { // the serving process may just have been killed
 				os.Stdout.WriteString(err.Error() + "\n")
 				os.Exit(1)
 			}
@@ -79,8 +79,8 @@ func TestS2_Nats_GroupOnTheEmbeddedServer(t *testing.T) {
 	rotatest.Group(t, func(*testing.T) rota.Store { return embedded.Store("embed:" + dir) })
 }
 
-// TestGroupEmbeddedWhileHostsDie kills the process that serves, again and again:
-// each time another takes over, and no lease is lost over it.
+// TestGroupEmbeddedWhileHostsDie kills the serving process repeatedly: each time another
+// takes over, and no lease lapses.
 func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -88,7 +88,7 @@ func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
 	var deaths atomic.Int32
 	during(t, func(rest func(time.Duration) bool) {
 		for rest(1500 * time.Millisecond) {
-			next := host(t, dir) // waits behind the one that serves
+			next := host(t, dir) // may take over when the serving process ends
 			kill()
 			kill = next
 			deaths.Add(1)
@@ -98,8 +98,8 @@ func TestGroupEmbeddedWhileHostsDie(t *testing.T) {
 	})
 }
 
-// groupsUntil lets one group live after the other until enough has happened: how
-// long one takes is the machine's business.
+// groupsUntil runs one group after the other until enough has happened, however long one
+// takes on this machine.
 func groupsUntil(t *testing.T, enough func() bool, open func(*testing.T) rota.Store) {
 	for i := 1; i == 1 || !enough() && !t.Failed(); i++ {
 		t.Run(fmt.Sprint("group ", i), func(t *testing.T) { rotatest.Group(t, open) })
@@ -134,8 +134,8 @@ func TestGroupOneServerKilled(t *testing.T) {
 }
 
 // TestS2_Nats_GroupOnACluster also kills and restarts followers of the bucket's stream, one
-// after the other. A leader's death is another matter: NATS takes up to 9 s to
-// elect the next, longer than the lease.
+// after the other. The leader is not killed here: NATS takes up to 9 s to elect the next,
+// longer than the lease.
 func TestS2_Nats_GroupOnACluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -161,14 +161,14 @@ func TestS2_Nats_GroupOnACluster(t *testing.T) {
 				kills.Add(1)
 			}
 		}, func() {
-			// One takes seconds: the next must not die before it is back.
+			// A restart takes seconds: the next server must not die before this one is back.
 			groupsUntil(t, func() bool { return kills.Load() > 0 }, open)
 		})
 	})
 }
 
-// TestLeaseLongerThanAnElection: with one, the death of the bucket's leader costs
-// a group nothing: nobody pauses and nothing moves.
+// TestLeaseLongerThanAnElection kills the bucket's leader while the lease is longer than an
+// election: no member lapses and no partition moves.
 func TestLeaseLongerThanAnElection(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -281,7 +281,7 @@ func (c *cluster) leader(t testing.TB) string {
 	return s.CachedInfo().Cluster.Leader
 }
 
-// during runs trouble while f runs. rest waits, and tells whether to go on.
+// during runs trouble while f runs. rest waits, and returns whether to go on.
 func during(t testing.TB, trouble func(rest func(time.Duration) bool), f func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

@@ -15,9 +15,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestHandOverAsksLittle counts what a hand-over asks of the broker: one in good
-// order only reads and writes the note in memory. What is noted before a consumer
-// is made costs those alone who make one.
+// TestHandOverAsksLittle counts the requests of a hand-over: one in good order only reads
+// and writes the note in memory. Only an owner that creates a consumer writes the note on
+// disk before.
 func TestHandOverAsksLittle(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL())
@@ -46,8 +46,8 @@ func TestHandOverAsksLittle(t *testing.T) {
 		return n
 	}
 	sent := 0
-	// takeOver tells what was asked until the next owner has handled a message.
-	takeOver := func(name string) (store *rotatest.FaultyStore, ended chan error, leave context.CancelFunc, n map[string]int) {
+	// requestsUntilTakeover returns the requests until the next owner has handled a message.
+	requestsUntilTakeover := func(name string) (store *rotatest.FaultyStore, ended chan error, leave context.CancelFunc, n map[string]int) {
 		t.Helper()
 		asked()
 		store = rotatest.Faulty(mem.Open(), 1)
@@ -67,19 +67,19 @@ func TestHandOverAsksLittle(t *testing.T) {
 		}
 		t.Logf("%s: %v", what, got)
 	}
-	_, ended, leave, _ := takeOver("a")
+	_, ended, leave, _ := requestsUntilTakeover("a")
 	leave()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 	const disk, memory, get = "$KV.rota-sources", "$KV.rota-sources-now", "$JS.API.STREAM.MSG.GET.KV_rota-sources"
-	store, ended, _, n := takeOver("b")
+	store, ended, _, n := requestsUntilTakeover("b")
 	want("after one that left", n, map[string]int{memory: 1, get + "-now": 1, "$JS.API.STREAM.INFO": 1})
 	store.Fail()
 	if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
 		t.Fatal(err)
 	}
-	_, _, _, n = takeOver("c")
+	_, _, _, n = requestsUntilTakeover("c")
 	want("after one that was cut off", n, map[string]int{memory: 1, get + "-now": 1, disk: 2, get: 1, "$JS.API.STREAM.INFO": 3,
 		"$JS.API.CONSUMER.INFO": 1, "$JS.API.CONSUMER.CREATE": 1, "$JS.API.CONSUMER.DELETE": 2})
 }

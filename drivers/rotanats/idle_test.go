@@ -16,9 +16,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// BenchmarkIdlePartitions tells what partitions without messages cost one member:
-// the time until all are consumed, goroutines, memory, and what goes to and from
-// the broker. A question is kept for 30 s, so it watches for longer than that.
+// BenchmarkIdlePartitions measures the cost of partitions without messages for one member:
+// the time until all are consumed, goroutines, memory, and messages to and from the
+// broker. A pull request expires after 30 s, so it measures for longer than that.
 //
 //	go test -run '^$' -bench Idle -benchtime 1x .
 func BenchmarkIdlePartitions(b *testing.B) {
@@ -89,7 +89,7 @@ func idle(b *testing.B, n int, window time.Duration) {
 	b.ReportMetric(float64(mem-memory)/float64(n)/1024, "KB/partition")
 	asked.Store(0)
 	said.Store(0)
-	time.Sleep(window) // the thing to measure
+	time.Sleep(window) // the period that is measured
 	b.ReportMetric(float64(asked.Load())/window.Seconds(), "requests/s")
 	b.ReportMetric(float64(said.Load())/window.Seconds(), "answers/s")
 	begun = time.Now()

@@ -12,10 +12,9 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestLargeMessagesAreNotHoarded: the handler is quick for a while, so that much is
-// fetched ahead, and then is not. What the broker has delivered by then stays within
-// bounds, by bytes and not by number; and a message that is larger than the bound is
-// handled as any other, in order.
+// TestLargeMessagesAreNotHoarded has a handler that is quick at first, so that much is
+// fetched ahead, and then blocks. The broker must have delivered a bounded number of bytes
+// by then. A message that is larger than the bound is handled like any other, in order.
 func TestLargeMessagesAreNotHoarded(t *testing.T) {
 	t.Parallel()
 	const (
@@ -87,8 +86,8 @@ func TestLargeMessagesAreNotHoarded(t *testing.T) {
 	}
 }
 
-// settled waits until the broker delivers nothing more to the only consumer, for it
-// has nothing or is asked for nothing, and returns how many it has delivered.
+// settled waits until the broker delivers no more messages to the only consumer, and
+// returns how many it has delivered.
 func (b *broker) settled(timeout <-chan time.Time) int {
 	b.t.Helper()
 	st, err := b.js.Stream(b.t.Context(), b.stream)

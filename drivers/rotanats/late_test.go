@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// unaware is a source that is not told when its lease is over, like one in a
-// process that wakes from a freeze: nothing but the lease itself says so.
+// unaware is a source whose context does not end with the lease, like one in a process
+// that goes on after SIGSTOP: only Check shows that the lease has expired.
 type unaware struct {
 	rota.Source
 	once sync.Once
@@ -28,13 +28,13 @@ func (u *unaware) Consume(ctx context.Context, own rota.Ownership, deliver rota.
 	return u.Source.Consume(context.WithoutCancel(ctx), own, deliver)
 }
 
-// TestNothingIsBegunAfterTheLease lets requests of an owner go unanswered until its
-// lease is over, so that they are made again and again. None may begin after that.
+// TestNothingIsBegunAfterTheLease lets requests of an owner go unanswered until its lease
+// expires, so that they are retried. No attempt may begin after that.
 func TestNothingIsBegunAfterTheLease(t *testing.T) {
 	for _, c := range []struct {
 		name, request string
 		poison        bool
-		before        bool // somebody was cut off, whose consumer is to be removed
+		before        bool // a former owner was cut off, and its consumer is to be removed
 	}{
 		{name: "a consumer is made", request: "$JS.API.CONSUMER.CREATE."},
 		{name: "a consumer is removed", request: "$JS.API.CONSUMER.DELETE.", before: true},
@@ -78,13 +78,13 @@ func TestNothingIsBegunAfterTheLease(t *testing.T) {
 			<-asked
 			store.Fail()
 			for own.Check() == nil {
-				time.Sleep(time.Millisecond) // the lease ends by the clock
+				time.Sleep(time.Millisecond) // until the lease expires
 			}
 			over := time.Now()
 			for {
 				select {
 				case <-asked:
-					// What began just before may have been on its way.
+					// A request that began just before may have been in flight.
 					if late := time.Since(over); late > 300*time.Millisecond {
 						t.Fatalf("%s… was sent %v after the lease was over", c.request, late.Round(time.Millisecond))
 					}

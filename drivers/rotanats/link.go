@@ -11,45 +11,46 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A link is a connection that is made when it is first needed, and again
-// whenever it was lost. Nothing that was asked is ever asked a second time by
-// itself: a write repeated behind its caller's back could answer "conflict" to
-// one that has succeeded.
+// A link is a connection that is dialled when it is first needed, and again whenever it
+// was lost. It never repeats a request by itself: if a write had succeeded and only its
+// answer was lost, the repetition would be answered with a conflict.
 type link struct {
 	set *settings
-	bad error // what is wrong with the settings
+	bad error // the settings are wrong; every call returns it
 
-	mu     sync.Mutex
-	nc     *nats.Conn    // nil until it was connected once
-	dialed chan struct{} // while a dial is under way: closed at its end
-	failed error         // of the last dial
-	life   *life         // of the present connection, or the last
-	closed bool
-	ended  error // what calls are told once it is closed
-	said   error // the last complaint that belongs to no call
-	ears   map[*ear]bool
-	serve  func() error // before each dial: see to it that there is a server
-	lost   func()       // the connection was lost
+	mu        sync.Mutex
+	nc        *nats.Conn    // nil until the first connect
+	dialed    chan struct{} // closed when the dial that is in progress has ended; nil without one
+	failed    error         // of the last dial
+	epoch     *epoch        // the current one, or the last
+	closed    bool
+	ended     error // the result of calls once the link is closed
+	complaint error // the last error of the server that belongs to no call
+	subs      map[*subscription]bool
+	serve     func() error // called before each dial; starts a server if there is none
+	lost      func()       // called when the connection was lost
 
 	warnings warnings
 }
 
-// An ear is told when its subscription will hear nothing more.
-type ear struct {
+// A subscription has a callback for its end: the server may refuse it after Subscribe
+// has returned.
+type subscription struct {
 	subject string
-	deaf    func(error)
+	ended   func(error)
 }
 
-// A life lasts from one connect to the next disconnect.
-type life struct {
-	context.Context // ends at the disconnect
-	end             context.CancelFunc
-	back            chan struct{} // closed when the next life has begun, or none will
+// An epoch lasts from one connect to the next disconnect. Its context ends at the
+// disconnect.
+type epoch struct {
+	context.Context
+	end  context.CancelFunc
+	back chan struct{} // closed when the next epoch has begun, or the link is closed
 }
 
-func newLife() *life {
+func newEpoch() *epoch {
 	ctx, end := context.WithCancel(context.Background())
-	return &life{ctx, end, make(chan struct{})}
+	return &epoch{ctx, end, make(chan struct{})}
 }
 
 var (
@@ -57,30 +58,30 @@ var (
 	errGone   = errors.New("rotanats: the connection was lost")
 )
 
-// How soon a lost server is noticed and looked for again. A lease is five
-// seconds: what is found within one costs nobody anything.
+// Timeouts of the connection. The default lease is five seconds: a server that is
+// lost, noticed and reached again within one costs no partition.
 const (
 	dialTime  = 2 * time.Second
 	pingEvery = time.Second
 	pingsLost = 3
-	callTime  = 10 * time.Second // of calls whose ctx has no end
+	callTime  = 10 * time.Second // the timeout of calls whose ctx has no deadline
 )
 
 func newLink(url string, opts []Option) *link {
 	set, err := read(url, opts)
-	return &link{set: set, bad: err, ears: map[*ear]bool{},
+	return &link{set: set, bad: err, subs: map[*subscription]bool{},
 		serve: func() error { return nil }, lost: func() {}}
 }
 
-// conn returns the connection once it is one.
-func (l *link) conn(ctx context.Context) (*nats.Conn, *life, error) {
+// conn returns the connection and its epoch. It waits until the link is connected.
+func (l *link) conn(ctx context.Context) (*nats.Conn, *epoch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, l.explain(err)
 		}
-		nc, now, wait, err := l.look()
+		nc, epoch, wait, err := l.look()
 		if wait == nil {
-			return nc, now, err
+			return nc, epoch, err
 		}
 		select {
 		case <-wait:
@@ -96,8 +97,9 @@ func (l *link) conn(ctx context.Context) (*nats.Conn, *life, error) {
 	}
 }
 
-// look returns the connection, or what to wait for before looking again.
-func (l *link) look() (*nats.Conn, *life, chan struct{}, error) {
+// look returns the connection and its epoch, or a channel to wait for before the next
+// look. It starts the first dial.
+func (l *link) look() (*nats.Conn, *epoch, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -112,10 +114,10 @@ func (l *link) look() (*nats.Conn, *life, chan struct{}, error) {
 	case l.nc == nil:
 		return nil, nil, l.dialed, nil
 	}
-	if l.life.Err() != nil {
-		return nil, nil, l.life.back, nil
+	if l.epoch.Err() != nil {
+		return nil, nil, l.epoch.back, nil
 	}
-	return l.nc, l.life, nil, nil
+	return l.nc, l.epoch, nil, nil
 }
 
 func (l *link) dial() {
@@ -136,8 +138,8 @@ func (l *link) dial() {
 		return
 	}
 	l.nc = nc
-	if l.life == nil { // otherwise it was lost already
-		l.life = newLife()
+	if l.epoch == nil { // otherwise the connection was lost already
+		l.epoch = newEpoch()
 	}
 }
 
@@ -153,11 +155,11 @@ func (l *link) connect() (*nats.Conn, error) {
 	opts = append(opts,
 		nats.Name(l.set.Name), nats.Timeout(dialTime), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsLost),
 		nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectDelay), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectBufSize(-1), // what was not sent fails at once, instead of being sent some time
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.left() }),
-		nats.ReconnectHandler(func(*nats.Conn) { l.arrived() }),
+		nats.ReconnectBufSize(-1), // a write fails while disconnected, instead of being sent later
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.disconnected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.reconnected() }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.failing(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.complain(sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.asyncError(sub, err) }),
 	)
 	o := nats.GetDefaultOptions()
 	o.Servers = l.set.URLs()
@@ -169,19 +171,21 @@ func (l *link) connect() (*nats.Conn, error) {
 	return o.Connect()
 }
 
-// reconnectDelay: quick at first, since a takeover or a restart takes a moment
-// only, and never all at once.
+// reconnectDelay is the back-off between attempts to connect again: short at first,
+// since a takeover or a restart is quick, with jitter so that members do not all come
+// at once.
 func reconnectDelay(attempts int) time.Duration {
 	d := min(10*time.Millisecond<<min(attempts, 7), time.Second)
 	return d/2 + rand.N(d/2)
 }
 
-func (l *link) left() {
+// disconnected ends the epoch.
+func (l *link) disconnected() {
 	l.mu.Lock()
-	if l.life == nil {
-		l.life = newLife()
+	if l.epoch == nil {
+		l.epoch = newEpoch()
 	}
-	l.life.end()
+	l.epoch.end()
 	closed, lost := l.closed, l.lost
 	l.mu.Unlock()
 	if !closed {
@@ -189,57 +193,58 @@ func (l *link) left() {
 	}
 }
 
-func (l *link) arrived() {
+// reconnected begins a new epoch.
+func (l *link) reconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	former := l.life
-	l.life, l.said = newLife(), nil
+	former := l.epoch
+	l.epoch, l.complaint = newEpoch(), nil
 	close(former.back)
 }
 
-// failing is told why the connection does not come back, and nil where nothing is
-// wrong.
+// failing notes why an attempt to connect again failed; nil is ignored.
 func (l *link) failing(err error) {
 	if err == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said = err
+	l.complaint = err
 }
 
-// complain is told what belongs to no call: above all a right that is missing.
-func (l *link) complain(sub *nats.Subscription, err error) {
+// asyncError handles an error of the server that belongs to no call, such as a missing
+// right. A subscription that was refused ends.
+func (l *link) asyncError(sub *nats.Subscription, err error) {
 	l.mu.Lock()
-	l.said = err
-	var deaf []*ear
-	for e := range l.ears {
-		if sub != nil && sub.Subject == e.subject {
-			deaf = append(deaf, e)
+	l.complaint = err
+	var refused []*subscription
+	for s := range l.subs {
+		if sub != nil && sub.Subject == s.subject {
+			refused = append(refused, s)
 		}
 	}
 	l.mu.Unlock()
 	l.set.Log.Warn("nats", "server", l.set, "err", err)
 	l.refused(err)
-	for _, e := range deaf {
-		e.deaf(fmt.Errorf("rotanats: subscribe to %s: %w", e.subject, err))
+	for _, s := range refused {
+		s.ended(fmt.Errorf("rotanats: subscribe to %s: %w", s.subject, err))
 	}
 }
 
-// explain adds to a time-out what the server said meanwhile.
+// explain adds the server's last error to a timeout, since it is probably the cause.
 func (l *link) explain(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.said != nil {
-		return fmt.Errorf("rotanats: %v: %w (it last said: %w)", l.set, err, l.said)
+	if l.complaint != nil {
+		return fmt.Errorf("rotanats: %v: %w (the last error was: %w)", l.set, err, l.complaint)
 	}
 	return fmt.Errorf("rotanats: %v: %w", l.set, err)
 }
 
-// within gives a call an end, if its caller has not.
+// within adds callTime as a timeout to a ctx without a deadline.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ends := ctx.Deadline(); ends {
 		return ctx, func() {}
@@ -247,17 +252,17 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTime)
 }
 
-// request asks once. It ends with ctx, and with the connection.
+// request sends a request once. It fails when ctx ends or the connection is lost.
 func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	nc, now, err := l.conn(ctx)
+	nc, epoch, err := l.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(now, func() { end(errGone) })()
+	defer context.AfterFunc(epoch, func() { end(errGone) })()
 	r, err := nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case err == nil:
@@ -268,39 +273,39 @@ func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	return nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
 }
 
-// hear subscribes. ended is told once: when the connection is lost or closed,
-// or the subscription refused.
-func (l *link) hear(ctx context.Context, subject string, take nats.MsgHandler, ended func(error)) (hush func(), err error) {
-	nc, now, err := l.conn(ctx)
+// subscribe subscribes to a subject. It calls ended when the connection is lost or
+// closed, and when the server refuses the subscription.
+func (l *link) subscribe(ctx context.Context, subject string, handle nats.MsgHandler, ended func(error)) (unsubscribe func(), err error) {
+	nc, epoch, err := l.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := &ear{subject, ended}
+	s := &subscription{subject, ended}
 	l.mu.Lock()
-	l.ears[e] = true
+	l.subs[s] = true
 	l.mu.Unlock()
-	plug := func() {
+	remove := func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.ears, e)
+		delete(l.subs, s)
 	}
-	sub, err := nc.Subscribe(subject, take)
+	sub, err := nc.Subscribe(subject, handle)
 	if err != nil {
-		plug()
+		remove()
 		return nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
 	}
-	sub.SetPendingLimits(-1, -1) // take never blocks
-	stay := context.AfterFunc(now, func() { ended(errGone) })
+	sub.SetPendingLimits(-1, -1) // no limit is needed: handle never blocks
+	detach := context.AfterFunc(epoch, func() { ended(errGone) })
 	return func() {
-		stay()
-		plug()
+		detach()
+		remove()
 		sub.Unsubscribe()
 	}, nil
 }
 
 func (l *link) close() { l.abandon(errClosed) }
 
-// abandon closes the connection for good. Whoever calls from now on is told why.
+// abandon closes the link for good. Calls from now on return because.
 func (l *link) abandon(because error) {
 	l.mu.Lock()
 	if l.closed {
@@ -309,11 +314,11 @@ func (l *link) abandon(because error) {
 	}
 	l.closed, l.ended = true, because
 	nc := l.nc
-	if l.life == nil {
-		l.life = newLife()
+	if l.epoch == nil {
+		l.epoch = newEpoch()
 	}
-	l.life.end()
-	close(l.life.back)
+	l.epoch.end()
+	close(l.epoch.back)
 	l.mu.Unlock()
 	if nc != nil {
 		nc.Close()

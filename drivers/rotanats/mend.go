@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mendTime is how long the server may take to change a bucket. A right that is
-// missing shows as silence, so a member without it waits this long before it can
-// say so.
+// mendTime is the timeout for changing a bucket. The server does not answer a request
+// without the right for it, so a member without that right waits this long before it
+// can report it.
 const mendTime = 5 * time.Second
 
-// weak tells by what a bucket lets one writer harm the others, "" if by nothing.
-// Buckets of earlier versions, and those that somebody has changed, do.
+// weak returns how a bucket lets one writer harm the others, "" if it does not. Buckets
+// that an earlier version has created, or a person has changed, may be weak.
 func weak(c *jetstream.StreamConfig) string {
 	var why []string
 	if c.AllowRollup {
@@ -28,15 +28,16 @@ func weak(c *jetstream.StreamConfig) string {
 		why = append(why, "its records can be purged")
 	}
 	if c.MaxMsgSize <= 0 || c.MaxMsgSize > maxValue {
-		why = append(why, fmt.Sprintf("it takes values of more than %d bytes", maxValue))
+		why = append(why, fmt.Sprintf("it accepts values of more than %d bytes", maxValue))
 	}
 	return strings.Join(why, ", ")
 }
 
-// mend changes a weak bucket into one as config would make it now. It sends back
-// what the server told, as it was told: fields that this version does not know of
-// stay as they are. Several members may do this at once; they all ask for the same.
-// Without the right to change it the bucket is refused.
+// mend changes a weak bucket to the configuration that config has now, and adds a seal
+// key if it has none. It edits the server's raw answer, so that fields which this
+// version does not know stay as they are. Several members may do this at once: they all
+// request the same change, except for the key, of which the last one counts. A weak
+// bucket that cannot be changed is refused; one that only lacks the key causes a warning.
 func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
 	why, unsealed := weak(c), sealKey(c) == nil
 	if why == "" && !unsealed {
@@ -50,7 +51,7 @@ func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
 	}
 	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &raw)
 	if err == nil && raw.Config == nil {
-		err = errors.New("the server does not tell how it is made")
+		err = errors.New("the server does not return its configuration")
 	}
 	if err == nil {
 		raw.Config["allow_rollup_hdrs"] = json.RawMessage("false")
@@ -77,7 +78,7 @@ func (s *store) mend(ctx context.Context, c *jetstream.StreamConfig) error {
 		}
 	}
 	if why == "" {
-		s.warn(fmt.Sprintf("bucket %s has no seal, so each change of a record is read again before it is believed. "+
+		s.warn(fmt.Sprintf("bucket %s has no seal, so each change of a record is read again before it is used. "+
 			"Start rota once with the right to publish to $JS.API.STREAM.UPDATE.%s (%v)", s.name, s.stream(), err))
 		return nil
 	}

@@ -34,7 +34,7 @@ func newBuckets(t *testing.T, url string) *buckets {
 	return &buckets{t, js}
 }
 
-// makeOdd returns what is said of each.
+// makeOdd makes each bucket, and returns the reason for which rota must refuse it.
 func (b *buckets) makeOdd() map[string]string {
 	odd := map[string]jetstream.KeyValueConfig{
 		"expiring": {Bucket: "expiring", TTL: time.Hour},
@@ -48,7 +48,7 @@ func (b *buckets) makeOdd() map[string]string {
 	return map[string]string{"expiring": "expire after 1h", "foreign": "was not made by rota"}
 }
 
-// TestMeter reads what arrived and what waits, of a partition before, while and
+// TestMeter reads the arrived and the waiting messages of a partition before, while and
 // after it is consumed.
 func TestMeter(t *testing.T) {
 	t.Parallel()
@@ -125,8 +125,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestPartitionsAppear: without a number of partitions they are what the stream
-// has messages for.
+// TestPartitionsAppear checks that without partitions=N the partitions are the subjects
+// with messages.
 func TestPartitionsAppear(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestOpennessDoesNotStick: a folder was served openly once. Whoever serves it later
-// listens nowhere, or asks for a secret again.
+// TestOpennessDoesNotStick serves a folder with open=true once. A later server does not
+// listen, or requires a secret again.
 func TestOpennessDoesNotStick(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -40,12 +40,12 @@ func TestOpennessDoesNotStick(t *testing.T) {
 	}
 }
 
-// TestFolderOfAnEarlierVersion: it was open and has a token and a port, which nobody
-// asks for, or listens on, any more.
+// TestFolderOfAnEarlierVersion uses a folder whose note has a token and a port: neither is
+// used any more.
 func TestFolderOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := newEars(t)
+	l := newImpostor(t)
 	old := `{"address":"` + l.Addr().String() + `","token":"` + hidden + `","open":true,"pid":1}`
 	if err := os.WriteFile(filepath.Join(dir, "rota.address"), []byte(old), 0o600); err != nil {
 		t.Fatal(err)
@@ -56,13 +56,13 @@ func TestFolderOfAnEarlierVersion(t *testing.T) {
 	if err := sourceError(t, "embed:"+dir); err == nil || !strings.Contains(err.Error(), "nobody serves it now") {
 		t.Errorf("when nobody serves it: %v", err)
 	}
-	if heard := l.heard(); heard != "" {
-		t.Errorf("whoever listens at the old port heard %q", heard)
+	if received := l.received(); received != "" {
+		t.Errorf("whoever listens at the old port heard %q", received)
 	}
 }
 
-// TestKeyOfTheFolder lets clients in that come by TCP, and no others; and whoever
-// listens in the server's place learns nothing that would let it in.
+// TestKeyOfTheFolder checks that TCP clients with the folder's key can sign in and others
+// cannot, and that an impostor at the port learns nothing with which it could.
 func TestKeyOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -95,7 +95,7 @@ func TestKeyOfTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	seed := strings.TrimSpace(string(text))
-	// A squatter hears the public half, and old signatures.
+	// An impostor receives the public half, and old signatures.
 	pair, err := nkeys.FromSeed([]byte(seed))
 	if err != nil {
 		t.Fatal(err)
@@ -118,14 +118,14 @@ func TestKeyOfTheFolder(t *testing.T) {
 		}
 	}
 	s.Close()
-	l := newEars(t)
+	l := newImpostor(t)
 	if nc, err := rotanats.Connect("nats://"+l.Addr().String()+"?nkey="+file, []nats.Option{nats.NoReconnect()}); err == nil {
 		nc.Close()
 		t.Error("it takes anybody for its server")
 	}
-	heard := l.heard()
-	if !strings.Contains(heard, `"nkey":"U`) || strings.Contains(heard, seed) {
-		t.Errorf("a squatter heard %q", heard)
+	received := l.received()
+	if !strings.Contains(received, `"nkey":"U`) || strings.Contains(received, seed) {
+		t.Errorf("a squatter heard %q", received)
 	}
 	again := serveTCP(t, dir, "nats://HOST")
 	if err := works(t, rotanats.Store(again.URL()+"?nkey="+file)); err != nil {

@@ -14,23 +14,24 @@ import (
 
 type settings = address.Settings
 
-// An Option says what a URL cannot: it holds a value of Go, or is decided by what the
-// program does and not by where it connects to.
+// An Option is a setting that a URL cannot hold: a Go value, or a choice that depends
+// on what the program does and not on where it connects to.
 type Option func(*settings)
 
 // TLS sets everything about TLS at once, instead of the URL's ca, cert and key.
 func TLS(c *tls.Config) Option { return func(s *settings) { s.Secure, s.TLS = true, c } }
 
-// Log receives what the connection, and an embedded server, have to say.
+// Log receives the log lines of the connection and of an embedded server.
 func Log(l *slog.Logger) Option { return func(s *settings) { s.Log = l } }
 
-// AsItIs makes a Store use the bucket as it is: it is neither made nor changed, and
-// while there is none every call answers with an error that wraps rota.ErrNotFound.
-// It is for programs that read, or give orders: they need no rights for more. The URL
-// does not say it, so that they can be given the URL of the members.
+// AsItIs makes a Store use the bucket as it is: it neither creates nor changes the
+// bucket, and while there is none every call returns an error that wraps
+// rota.ErrNotFound. It is for programs that only read or give orders and have no
+// rights for more. It is no parameter of the URL, so that such a program can use the
+// URL of the members.
 func AsItIs() Option { return func(s *settings) { s.AsItIs = true } }
 
-// read makes settings of a URL and options.
+// read parses a URL, applies the options and checks the result.
 func read(url string, opts []Option) (*settings, error) {
 	s, err := address.Read(url)
 	if err != nil {
@@ -40,14 +41,15 @@ func read(url string, opts []Option) (*settings, error) {
 		o(s)
 	}
 	if s.Open {
-		return s, errors.New("rotanats: the URL's parameter open: it is for a server that listens; leave it out")
+		return s, errors.New("rotanats: the URL's parameter open is for a server that listens: leave it out")
 	}
 	return s, s.Check()
 }
 
-// Connect connects to servers by the same URLs and options as Store and Source
-// do, for whatever else there is to do: to publish, say. Of embed:DIR it is the
-// server that somebody runs: Connect starts none. No error of it tells a secret.
+// Connect connects to servers by the same URLs and options as Store and Source, for
+// everything else a program does with NATS, such as publishing. With embed:DIR it
+// connects to the process that serves the folder and never starts a server. Its
+// errors contain no secrets.
 func Connect(url string, more []nats.Option, opts ...Option) (*nats.Conn, error) {
 	s, err := read(url, opts)
 	if err != nil {

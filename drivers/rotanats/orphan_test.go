@@ -18,10 +18,10 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A snip is a TCP proxy to a NATS server that loses one answer: it lets the first
-// request with a given text pass, and when the server has answered it cuts the
-// connection instead of handing the answer on. If it does not know the answer it
-// stays silent from then on instead.
+// A snip is a TCP proxy to a NATS server that loses one answer: it forwards the first
+// request with a given text, and when the server has answered it closes the connection
+// instead of forwarding the answer. If it does not know the answer, it forwards no more
+// answers on that connection.
 type snip struct {
 	l       net.Listener
 	request []byte
@@ -30,7 +30,7 @@ type snip struct {
 
 	mu    sync.Mutex
 	armed bool
-	out   bool // no connection is carried any more
+	out   bool // no connection is forwarded any more
 	ends  []net.Conn
 	tasks sync.WaitGroup
 }
@@ -59,7 +59,7 @@ func newSnip(t testing.TB, to, request, answer string) *snip {
 	return s
 }
 
-// pull ends every connection, for good.
+// pull closes every connection, for good.
 func (s *snip) pull() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *snip) carry(near net.Conn, to string) {
 	})
 }
 
-// hit tells whether this is the request, once.
+// hit tells whether this is the first request with the text.
 func (s *snip) hit(text []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *snip) hit(text []byte) bool {
 	return true
 }
 
-// chunks is what arrives on a connection, as it comes.
+// chunks returns the bytes that arrive on a connection, as they are read.
 func chunks(c net.Conn) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		buf := make([]byte, 1<<16)
@@ -172,7 +172,7 @@ func inStreams(t *testing.T, run func(t *testing.T, b *broker, addr string)) {
 	}
 }
 
-// keep lets an interest stream keep messages before anybody consumes it.
+// keep makes an interest stream keep messages before it is consumed.
 func (b *broker) keep() {
 	b.t.Helper()
 	st, err := b.js.Stream(b.t.Context(), b.stream)
@@ -220,12 +220,12 @@ func (l *ledger) reached(b *broker, n int) func() bool {
 	return func() bool { return l.done[b.names[0]] >= n }
 }
 
-// Messages come within this time although an answer was lost: attaching again
-// takes a moment.
+// The timeout for messages to arrive although an answer was lost: to attach again takes a
+// moment.
 const orphanTime = 10 * time.Second
 
-// TestConsumerWhoseAnswerWasLostIsRemoved loses the answer to the creation of a
-// consumer. Its owner makes another, and the first does not stay.
+// TestConsumerWhoseAnswerWasLostIsRemoved loses the answer to the creation of a consumer.
+// The owner creates another and removes the first.
 func TestConsumerWhoseAnswerWasLostIsRemoved(t *testing.T) {
 	inStreams(t, func(t *testing.T, b *broker, addr string) {
 		b.keep()
@@ -245,8 +245,8 @@ func TestConsumerWhoseAnswerWasLostIsRemoved(t *testing.T) {
 	})
 }
 
-// TestConsumerOfADeadOwnerIsRemoved: an owner dies when it has made its consumer
-// and has not noted so. The next owner removes it.
+// TestConsumerOfADeadOwnerIsRemoved lets an owner die after it has created its consumer and
+// before it has noted it as the current one. The next owner removes it.
 func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
 	inStreams(t, func(t *testing.T, b *broker, addr string) {
 		b.keep()
@@ -256,7 +256,7 @@ func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
 		store := rotatest.Faulty(mem.Open(), 1)
 		ended := l.memberUntil(t.Context(), "a", store, b.SourceAt(wire.l.Addr().String()), func(c *rota.Config) { c.Orphan = rota.AtOnce })
 		<-wire.lost
-		wire.pull() // whoever is dead says nothing more
+		wire.pull() // a dead process sends nothing more
 		store.Fail()
 		if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
 			t.Fatal(err)
@@ -273,10 +273,9 @@ func TestConsumerOfADeadOwnerIsRemoved(t *testing.T) {
 	})
 }
 
-// TestOrphanNobodyNotedIsRemoved: a work queue has a consumer that no post names, as
-// older versions could leave behind. Whoever has a token at least as high removes
-// it, and leaves alone what is another's, also if that says in its metadata that it
-// is rota's.
+// TestOrphanNobodyNotedIsRemoved has a work queue with a consumer that no note names, as
+// older versions could leave behind. An owner with a token at least as high removes it, and
+// touches no consumer of another application, even if its metadata claims to be rota's.
 func TestOrphanNobodyNotedIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL(), func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy })
@@ -304,7 +303,7 @@ func TestOrphanNobodyNotedIsRemoved(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), b.Source())
 	l.wait("all messages are handled", orphanTime, l.reached(b, 10))
-	for range 8 { // all three have looked what is in their way, and two of them in vain, more than once
+	for range 8 { // all three have listed the consumers more than once, two of them in vain
 		if _, err := listed.NextMsg(orphanTime); err != nil {
 			t.Fatal(err)
 		}

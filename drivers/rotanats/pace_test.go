@@ -11,18 +11,18 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A store warns of each thing at once, again when a minute has passed and it is still
-// so, and not in between, whatever else it warns of meanwhile.
+// TestWarningsArePaced checks that a store gives each warning at once, again after a minute
+// if the cause remains, and not in between, whatever else it warns of.
 func TestWarningsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := Store("nats://127.0.0.1:1", Log(slog.New(slog.NewTextHandler(&log, nil)))).(*store)
 		defer s.Close()
-		var told rota.Warner = s
+		var warner rota.Warner = s
 		began := time.Now()
 		want := func(texts ...string) {
 			t.Helper()
-			if got := told.Warnings(); !slices.Equal(got, texts) {
+			if got := warner.Warnings(); !slices.Equal(got, texts) {
 				t.Errorf("after %v it warns of %q, not of %q", time.Since(began), got, texts)
 			}
 		}
@@ -30,7 +30,7 @@ func TestWarningsArePaced(t *testing.T) {
 		s.warn("a forger")
 		s.warn("a forger")
 		want("a forger")
-		want() // told once is told
+		want() // each is returned once
 		time.Sleep(warnEvery / 2)
 		s.warn("no seal")
 		s.warn("a forger")

@@ -16,13 +16,13 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// A trap is a folder that somebody else has prepared.
+// A trap is a folder that another user has prepared.
 type trap struct{ dir, victim string }
 
 const precious = "precious\n"
 
-// newTrap makes a folder of the given mode with a lock file, so that it counts as one
-// of rota's, and a file of ours elsewhere that must not be touched.
+// newTrap makes a folder of the given mode with a lock file, so that it looks like one of
+// rota, and a file of ours elsewhere that must not be touched.
 func newTrap(t *testing.T, mode os.FileMode) *trap {
 	t.Helper()
 	home := t.TempDir()
@@ -41,14 +41,14 @@ func (tr *trap) must(t *testing.T, errs ...error) {
 	}
 }
 
-// link puts a symbolic link to the victim at a place within the folder.
+// link puts a symbolic link into the folder.
 func (tr *trap) link(t *testing.T, name, to string) {
 	t.Helper()
 	os.Remove(filepath.Join(tr.dir, name))
 	tr.must(t, os.Symlink(to, filepath.Join(tr.dir, name)))
 }
 
-// spring uses the folder in every way there is, and returns the errors.
+// spring uses the folder in every way, and returns the errors.
 func (tr *trap) spring(t *testing.T, query string) map[string]error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -74,8 +74,8 @@ func (tr *trap) spring(t *testing.T, query string) map[string]error {
 
 const noted = `{"address":"127.0.0.1:1","token":"of-somebody-else","pid":1}`
 
-// TestFolderThatOthersPrepared: nothing in it is believed, and nothing it leads to
-// touched.
+// TestFolderThatOthersPrepared checks that a folder of another user is refused, and that no
+// file is touched to which it leads.
 func TestFolderThatOthersPrepared(t *testing.T) {
 	const nobody = 65534
 	for name, c := range map[string]struct {
@@ -121,7 +121,7 @@ func TestFolderThatOthersPrepared(t *testing.T) {
 	}
 }
 
-// linked puts a link of another user in the folder's place.
+// linked replaces the folder by another user's link to it.
 func linked(uid int) func(*testing.T, *trap) error {
 	return func(t *testing.T, tr *trap) error {
 		real := tr.dir + ".real"
@@ -138,7 +138,7 @@ func noteOf(uid int, mode os.FileMode) func(*testing.T, *trap) error {
 	}
 }
 
-// socketOf puts a socket there that somebody listens on.
+// socketOf puts a socket there on which the trap listens.
 func socketOf(uid int, mode os.FileMode) func(*testing.T, *trap) error {
 	return func(t *testing.T, tr *trap) error {
 		file := filepath.Join(tr.dir, "rota.sock")
@@ -152,10 +152,10 @@ func fileAsSocket(_ *testing.T, tr *trap) error {
 	return os.WriteFile(filepath.Join(tr.dir, "rota.sock"), nil, 0o600)
 }
 
-// listen takes connections at a path, and complains of them.
+// listen accepts connections at a path, and fails the test for each.
 func (tr *trap) listen(t *testing.T, path string) {
 	t.Helper()
-	short := filepath.Join("/tmp", "rota-trap-"+rand.Text()) // of a length that a socket may have
+	short := filepath.Join("/tmp", "rota-trap-"+rand.Text()) // a path that is short enough for a socket
 	l, err := net.Listen("unix", short)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,8 @@ func recordsOf(uid int) func(*testing.T, *trap) error {
 	}
 }
 
-// TestLinksInAFolderAreNotFollowed, also if it is ours, or shared.
+// TestLinksInAFolderAreNotFollowed checks symbolic links, also in a folder of our own and
+// in a shared one.
 func TestLinksInAFolderAreNotFollowed(t *testing.T) {
 	for _, name := range []string{"rota.lock", "rota.address", "rota.sock", "jetstream"} {
 		for _, mode := range []os.FileMode{0o700, 0o777} {
@@ -218,8 +219,8 @@ func TestLinksInAFolderAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestSharedFolderIsUsed when the URL says that it is one. A link where the address is
-// written is replaced, and not followed.
+// TestSharedFolderIsUsed checks that shared=true makes another user's folder usable. A link
+// in the place of rota.address is replaced, and not followed.
 func TestSharedFolderIsUsed(t *testing.T) {
 	t.Parallel()
 	tr := newTrap(t, 0o777)

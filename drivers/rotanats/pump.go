@@ -14,116 +14,119 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A pump fetches messages of one partition, delivers and settles them.
+// A pump pulls messages of one partition, delivers and settles them.
 type pump struct {
 	s     *source
 	own   rota.Ownership
 	claim *claim
 	nc    *nats.Conn
-	now   *life
+	epoch *epoch
 	sub   *nats.Subscription
-	in    chan *nats.Msg // what was fetched
-	buf   []rota.Message // of the batch in hand
-	acks  []string       // where to settle each of buf
-	id    []byte         // room to spell out a message's ID
+	in    chan *nats.Msg // messages and statuses that have arrived
+	buf   []rota.Message // the batch that is being delivered
+	acks  []string       // the ack subject of each message in buf
+	id    []byte         // scratch space for a message's ID
 
-	q      question      // the newest
-	wanted int           // asked for and not arrived
-	window int           // how many to have fetched or asked for
-	each   time.Duration // what a message takes, lately
-	large  bool          // the next message is larger than a question may bring
-	ending bool          // nothing more is asked for
-	last   string        // where the newest settled message was settled
-	astray time.Time     // since when the broker says that it has delivered more than has come
+	timing      pullTiming    // of the next pull
+	outstanding int           // messages pulled and not arrived
+	window      int           // target for outstanding and arrived messages together
+	each        time.Duration // recent average of the time that a message takes
+	large       bool          // the next message is larger than maxBytes
+	ending      bool          // no more pulls
+	last        string        // the ack subject of the last settled message
+	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
 }
 
 // Timing of a pump.
 const (
-	// What was fetched is finished before a stop, so it must not take long: twice
-	// this, with what is in hand and what has come behind it.
-	finishTime = 20 * time.Millisecond
-	firstAsk   = 8  // before it is known what a message takes
-	batchMost  = 64 // delivered and settled at once
-	stopTime   = 5 * time.Second
-	astrayTime = 200 * time.Millisecond // less than between two signs of life
+	// Fetched messages are finished before a stop. Prefetch is sized to this much
+	// work, so a stop takes at most twice as long: the batch that is being delivered
+	// and the messages that have arrived behind it.
+	finishTime  = 20 * time.Millisecond
+	firstWindow = 8  // until the time that a message takes is known
+	maxBatch    = 64 // messages delivered and settled together
+	stopTime    = 5 * time.Second
+	gapTime     = 200 * time.Millisecond // shorter than the interval of idle heartbeats
 )
 
-// mostBytes is how much one question may bring. By number alone, 256 messages of a
-// megabyte would be in memory for each partition. Two questions may be open, and what
-// a third has brought be in hand.
-const mostBytes = 16 << 20
+// maxBytes limits what one pull may bring. With a limit on the number alone, 256
+// messages of a megabyte would be in memory for each partition. Two pulls may be in
+// flight while the messages of a third are delivered.
+const maxBytes = 16 << 20
 
-// A question is how long the broker keeps one, and how often it shows meanwhile
-// that it does. The first is a short one: a consumer that was just made in a
-// cluster may not be heard of everywhere, and then it is lost.
-type question struct{ keep, pulse time.Duration }
+// pullTiming is the expiry and the idle heartbeat of a pull request. Those of the
+// first pull are short: in a cluster not every server may know a new consumer yet, and
+// then the pull is lost.
+type pullTiming struct{ expiry, heartbeat time.Duration }
 
 var (
-	firstQuestion = question{2 * time.Second, 300 * time.Millisecond}
-	laterQuestion = question{30 * time.Second, 5 * time.Second}
+	firstPull = pullTiming{2 * time.Second, 300 * time.Millisecond}
+	laterPull = pullTiming{30 * time.Second, 5 * time.Second}
 )
 
-// silences is how often in a row a question may be lost.
-const silences = 3
+// maxSilences is how many pulls in a row are lost when the pump gives up.
+const maxSilences = 3
 
 var (
-	errBroken  = errors.New("rotanats: the broker has lost track of what it delivered")
-	errSilence = errors.New("rotanats: the broker has forgotten what it was asked for")
+	errGap         = errors.New("rotanats: gap in the delivery sequence")
+	errNoHeartbeat = errors.New("rotanats: the broker does not answer pull requests")
 )
 
 func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pump, error) {
-	nc, now, err := s.conn(ctx)
+	nc, epoch, err := s.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &pump{s: s, own: own, claim: c, nc: nc, now: now, q: firstQuestion, window: min(firstAsk, s.set.Prefetch)}
+	p := &pump{s: s, own: own, claim: c, nc: nc, epoch: epoch, timing: firstPull, window: min(firstWindow, s.set.Prefetch)}
 	if c.Each > 0 {
 		p.learn(c.Each, 1)
 	}
-	p.in = make(chan *nats.Msg, 2*s.set.Prefetch+64) // room for all that can be asked for, and what is said about it
+	p.in = make(chan *nats.Msg, 2*s.set.Prefetch+64) // room for every message that can be pulled, and for statuses
 	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
 	}
-	if err := p.ask(); err != nil {
+	if err := p.pull(); err != nil {
 		p.sub.Unsubscribe()
 		return nil, err
 	}
 	return p, nil
 }
 
-// ask keeps the window filled. It asks for half of it at a time, at least.
-func (p *pump) ask() error {
-	have := p.wanted + len(p.in)
+// pull keeps the window filled. It pulls half of the window or more at a time, so that
+// requests stay few.
+func (p *pump) pull() error {
+	have := p.outstanding + len(p.in)
 	if p.ending || have > p.window/2 {
 		return nil
 	}
 	n := p.window - have
-	ask := map[string]int64{"batch": int64(n), "expires": int64(p.q.keep), "idle_heartbeat": int64(p.q.pulse), "max_bytes": mostBytes}
+	request := map[string]int64{"batch": int64(n), "expires": int64(p.timing.expiry), "idle_heartbeat": int64(p.timing.heartbeat), "max_bytes": maxBytes}
 	if p.large {
 		n = 1
-		ask["batch"] = 1
-		delete(ask, "max_bytes")
+		request["batch"] = 1
+		delete(request, "max_bytes")
 	}
-	q, err := json.Marshal(ask)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
 	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.Stream + "." + p.claim.Consumer)
-	if err := p.nc.PublishRequest(subject, p.sub.Subject, q); err != nil {
-		return fmt.Errorf("rotanats: ask for messages of %s: %w", p.own.Partition(), err)
+	if err := p.nc.PublishRequest(subject, p.sub.Subject, body); err != nil {
+		return fmt.Errorf("rotanats: pull messages of %s: %w", p.own.Partition(), err)
 	}
-	p.wanted += n
+	p.outstanding += n
 	return nil
 }
 
-// run delivers until it is told to stop; then it finishes what was fetched and
-// leaves the consumer to the next owner.
+// run delivers messages until the ownership stops; then it finishes those that were
+// fetched and leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	defer p.sub.Unsubscribe()
-	pulse, silent := time.NewTimer(2*p.q.pulse), 0
-	defer pulse.Stop()
+	missed, silences := time.NewTimer(2*p.timing.heartbeat), 0
+	defer missed.Stop()
 	for {
-		// First of all, so that a stop is not one among many that are ready.
+		// A select chooses at random among ready channels, so a stop is looked for
+		// first: otherwise a busy partition would stop late.
 		select {
 		case <-p.own.Stop():
 			return p.stop(ctx, deliver)
@@ -131,46 +134,47 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		}
 		select {
 		case msg := <-p.in:
-			p.q, silent = laterQuestion, 0
-			pulse.Reset(2 * p.q.pulse)
+			p.timing, silences = laterPull, 0
+			missed.Reset(2 * p.timing.heartbeat)
 			if err := p.batch(msg); err != nil {
 				return err
 			}
-			if err := p.ask(); err != nil { // more arrives while these are handled
+			if err := p.pull(); err != nil { // more messages arrive while these are handled
 				return err
 			}
-			if err := p.hand(ctx, deliver); err != nil {
+			if err := p.deliverBatch(ctx, deliver); err != nil {
 				return p.ended(err)
 			}
 		case <-p.own.Stop():
 			return p.stop(ctx, deliver)
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.now.Done():
+		case <-p.epoch.Done():
 			return errGone
-		case <-pulse.C:
-			if silent++; silent == silences {
-				return errSilence
+		case <-missed.C: // the pull was lost
+			if silences++; silences == maxSilences {
+				return errNoHeartbeat
 			}
-			p.wanted = 0
-			if err := p.ask(); err != nil {
+			p.outstanding = 0
+			if err := p.pull(); err != nil {
 				return err
 			}
-			pulse.Reset(2 * p.q.pulse)
+			missed.Reset(2 * p.timing.heartbeat)
 		}
 	}
 }
 
-// ended: a handler that gives up its partition ends this in good order, too.
+// ended is the result of run after a delivery failed. A handler that gives up its
+// partition with ErrStop ends it in good order.
 func (p *pump) ended(err error) error {
 	if errors.Is(err, rota.ErrStop) {
-		return nil // what is left unsettled makes the next owner replace the consumer
+		return nil // the consumer is not released, so the next owner replaces it
 	}
 	return err
 }
 
-// stop: the broker sends nothing more, what it has sent is dealt with, and if
-// nothing is open the consumer is released.
+// stop ends the subscription, finishes the messages that have arrived and releases the
+// consumer.
 func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -181,41 +185,42 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	if err := p.nc.FlushWithContext(brief); err != nil {
 		return errGone
 	}
-	for len(p.in) > 0 { // after the flush nothing comes behind it
+	for len(p.in) > 0 { // after the flush nothing more arrives
 		if err := p.batch(<-p.in); err != nil {
 			return err
 		}
-		if err := p.hand(ctx, deliver); err != nil {
+		if err := p.deliverBatch(ctx, deliver); err != nil {
 			return p.ended(err)
 		}
 	}
 	return p.release(brief)
 }
 
-// release lets the next owner use the consumer. Here the last word about messages
-// and the word that we are gone may cross: should the former be lost, the next
-// owner's first settlement covers all before it. Of a work queue it does not, and
-// there the next owner asks the broker whether something is open.
+// release lets the next owner use the consumer. The last acknowledgement and the note
+// are sent at the same time, so the note may be stored although the acknowledgement
+// was lost. Then the next owner's first acknowledgement covers all messages before it.
+// On a work queue it covers only its own message, so there the next owner asks the
+// broker whether messages are unacknowledged.
 func (p *pump) release(ctx context.Context) error {
 	select {
-	case p.s.door <- struct{}{}:
-		defer func() { <-p.s.door }()
+	case p.s.slots <- struct{}{}:
+		defer func() { <-p.s.slots }()
 	case <-ctx.Done():
-		return p.calm(ctx.Err())
+		return p.logUnreleased(ctx.Err())
 	}
 	settled := make(chan error, 1)
 	go func() { settled <- p.confirm(ctx) }()
-	q := p.claim.post
-	q.Token, q.Released, q.Former, q.Each = p.own.Token(), true, "", p.each
+	n := p.claim.note
+	n.Token, n.Released, n.Former, n.Each = p.own.Token(), true, "", p.each
 	if p.claim.all {
-		q.Next = p.claim.next
+		n.Next = p.claim.next
 	}
-	err := p.s.record(ctx, p.s.memos, p.own, p.claim.key, q, &p.claim.memo)
-	return p.calm(errors.Join(<-settled, err))
+	err := p.s.record(ctx, p.s.memoryNotes, p.own, p.claim.key, n, &p.claim.memoryRev)
+	return p.logUnreleased(errors.Join(<-settled, err))
 }
 
-// confirm waits until the broker has taken note of all that was settled: it
-// answers to the last when all before it is.
+// confirm waits until the broker has processed all acknowledgements: it repeats the
+// last one as a request, which the broker answers after those before it.
 func (p *pump) confirm(ctx context.Context) error {
 	if p.last == "" {
 		return nil
@@ -225,8 +230,9 @@ func (p *pump) confirm(ctx context.Context) error {
 	return p.own.Settle(func() error { _, err := p.s.request(ctx, msg); return err })
 }
 
-// calm: all is settled; that it could not be said is no reason to fail.
-func (p *pump) calm(err error) error {
+// logUnreleased keeps run from failing when the consumer could not be released: all
+// messages are settled, and the next owner replaces the consumer.
+func (p *pump) logUnreleased(err error) error {
 	if errors.Is(err, rota.ErrLost) {
 		return err
 	}
@@ -236,14 +242,14 @@ func (p *pump) calm(err error) error {
 	return nil
 }
 
-// batch takes a message and those that wait behind it.
+// batch reads a message and those that have arrived behind it into buf.
 func (p *pump) batch(msg *nats.Msg) error {
 	p.buf, p.acks = p.buf[:0], p.acks[:0]
 	for {
-		if err := p.take(msg); err != nil {
+		if err := p.readMessage(msg); err != nil {
 			return err
 		}
-		if len(p.buf) >= batchMost {
+		if len(p.buf) >= maxBatch {
 			return nil
 		}
 		select {
@@ -254,76 +260,78 @@ func (p *pump) batch(msg *nats.Msg) error {
 	}
 }
 
-// take reads one message. JetStream numbers what a consumer delivers: a number
-// left out, or a message that comes again, is one that went astray, and would
-// come out of order.
-func (p *pump) take(msg *nats.Msg) error {
+// readMessage reads one message. JetStream numbers the deliveries of a consumer. A gap
+// in these numbers, or a redelivery, means that a message was lost on the way: it would
+// be handled out of order.
+func (p *pump) readMessage(msg *nats.Msg) error {
 	if status := msg.Header.Get("Status"); status != "" && msg.Reply == "" {
-		return p.word(status, msg)
+		return p.readStatus(status, msg)
 	}
-	at, err := readPlace(msg.Reply)
+	ack, err := readAckInfo(msg.Reply)
 	if err != nil {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
-	p.wanted--
+	p.outstanding--
 	p.large = false
-	p.astray = time.Time{}
-	if at.delivery != p.claim.next || at.tries != 1 {
-		return errBroken
+	p.gapSince = time.Time{}
+	if ack.delivery != p.claim.next || ack.tries != 1 {
+		return errGap
 	}
 	p.claim.next++
-	m := rota.Message{Value: msg.Data, Time: time.Unix(0, at.time), Position: at.sequence}
+	m := rota.Message{Value: msg.Data, Time: time.Unix(0, ack.time), Position: ack.sequence}
 	for k, vs := range msg.Header {
 		for _, v := range vs {
 			m.Headers = append(m.Headers, rota.Header{Key: k, Value: []byte(v)})
 		}
 	}
 	if m.ID = msg.Header.Get(nats.MsgIdHdr); m.ID == "" {
-		p.id = strconv.AppendUint(append(append(p.id[:0], p.s.set.Stream...), '-'), at.sequence, 10)
+		p.id = strconv.AppendUint(append(append(p.id[:0], p.s.set.Stream...), '-'), ack.sequence, 10)
 		m.ID = string(p.id)
 	}
 	p.buf, p.acks = append(p.buf, m), append(p.acks, msg.Reply)
 	return nil
 }
 
-// word is what the broker says about a question. One that has brought as many bytes
-// as it may is at its end; if it has brought none, the next message is too large for
-// any like it, and is asked for alone.
-func (p *pump) word(status string, msg *nats.Msg) error {
+// readStatus reads a status message, which the broker sends about a pull. A pull ends
+// when it has brought maxBytes. If it has brought none of them, the next message is
+// larger than that and is pulled alone, without a limit.
+func (p *pump) readStatus(status string, msg *nats.Msg) error {
 	switch status {
-	case "100": // it still has it
-		return p.pulse(msg)
+	case "100": // an idle heartbeat: the pull is still open
+		return p.checkHeartbeat(msg)
 	case "404", "408", "409":
 		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 		if err == nil {
-			p.wanted = max(0, p.wanted-open)
-			if strings.Contains(msg.Header.Get("Description"), "MaxBytes") && msg.Header.Get("Nats-Pending-Bytes") == strconv.Itoa(mostBytes) {
+			p.outstanding = max(0, p.outstanding-open)
+			if strings.Contains(msg.Header.Get("Description"), "MaxBytes") && msg.Header.Get("Nats-Pending-Bytes") == strconv.Itoa(maxBytes) {
 				p.large = true
 			}
-			return p.ask()
+			return p.pull()
 		}
 	}
 	return fmt.Errorf("rotanats: consumer %s: %s %s", p.claim.Consumer, status, msg.Header.Get("Description"))
 }
 
-// pulse looks at how much the broker says it has delivered: what went to somebody
-// else, whom we do not know of, would show by its number only when the next one
-// comes. Replicas may count a moment before they send, so it must say so again.
-func (p *pump) pulse(msg *nats.Msg) error {
+// checkHeartbeat looks for a gap at the end of the delivery sequence. If a message went
+// to another client that uses this consumer, its missing number would otherwise show
+// only when the next message arrives. A replica may count a delivery a moment before
+// it sends the message, so a gap counts only if a later heartbeat still shows it.
+func (p *pump) checkHeartbeat(msg *nats.Msg) error {
 	last, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Consumer"), 10, 64)
 	switch {
 	case err != nil || last < p.claim.next:
-		p.astray = time.Time{}
-	case p.astray.IsZero():
-		p.astray = time.Now()
-	case time.Since(p.astray) > astrayTime:
-		return errBroken
+		p.gapSince = time.Time{}
+	case p.gapSince.IsZero():
+		p.gapSince = time.Now()
+	case time.Since(p.gapSince) > gapTime:
+		return errGap
 	}
 	return nil
 }
 
-// hand delivers the batch and settles what is done, until all of it is.
-func (p *pump) hand(ctx context.Context, deliver rota.Deliver) error {
+// deliverBatch delivers the batch and settles the messages that are done, until all
+// are.
+func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 	msgs, acks := p.buf, p.acks
 	for len(msgs) > 0 {
 		begun := time.Now()
@@ -338,7 +346,7 @@ func (p *pump) hand(ctx context.Context, deliver rota.Deliver) error {
 			}
 		}
 		if errors.Is(err, rota.ErrDead) {
-			if err := p.bury(ctx, &msgs[n], acks[n], err); err != nil {
+			if err := p.storeDead(ctx, &msgs[n], acks[n], err); err != nil {
 				return err
 			}
 			n++
@@ -350,7 +358,8 @@ func (p *pump) hand(ctx context.Context, deliver rota.Deliver) error {
 	return nil
 }
 
-// settle tells the broker that messages are done.
+// settle acknowledges messages. If one acknowledgement covers all messages before it,
+// only the last is sent.
 func (p *pump) settle(acks []string) error {
 	if p.claim.all {
 		acks = acks[len(acks)-1:]
@@ -366,8 +375,8 @@ func (p *pump) settle(acks []string) error {
 	})
 }
 
-// bury stores a message where the dead are, then settles it.
-func (p *pump) bury(ctx context.Context, msg *rota.Message, ack string, because error) error {
+// storeDead stores a message as a dead letter, then settles it.
+func (p *pump) storeDead(ctx context.Context, msg *rota.Message, ack string, because error) error {
 	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own, p.claim.Stream, msg, because) })
 	if err != nil {
 		return err
@@ -375,7 +384,7 @@ func (p *pump) bury(ctx context.Context, msg *rota.Message, ack string, because 
 	return p.settle([]string{ack})
 }
 
-// learn adapts how much is fetched ahead to what a message takes.
+// learn adapts the window to the time that a message takes, as a moving average.
 func (p *pump) learn(took time.Duration, n int) {
 	each := took / time.Duration(n)
 	if p.each == 0 {

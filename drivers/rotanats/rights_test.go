@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
-// serveUsers runs a server with an administrator "admin" and the users given, who
-// may publish to these subjects only. Each user's password is its name.
+// serveUsers runs a server with an administrator "admin" and the given users, each with the
+// subjects it may publish to. The password of a user is its name.
 func serveUsers(t *testing.T, may map[string][]string) (url func(user string) string) {
 	t.Helper()
 	users := []*server.User{{Username: "admin", Password: "admin"}}
@@ -36,7 +36,7 @@ func serveUsers(t *testing.T, may map[string][]string) (url func(user string) st
 	return func(user string) string { return fmt.Sprintf("nats://%s:%s@%s", user, user, ns.Addr()) }
 }
 
-// ofGroup is what a member of one group publishes to.
+// ofGroup returns the subjects that a member of one group publishes to.
 func ofGroup(group string) []string {
 	return []string{"$KV.rota." + group + ".>", "$JS.API.STREAM.INFO.KV_rota", "$JS.API.STREAM.MSG.GET.KV_rota"}
 }
@@ -57,9 +57,9 @@ func oldBucket(t *testing.T, js jetstream.JetStream, name string) jetstream.Stre
 	return st
 }
 
-// TestOneGroupCannotWipeAnother: a member of g1 whose credential covers the keys of
-// g1 alone tries what a write can do to the records of others. The bucket is one that
-// rota has made, or one of an earlier version that it has mended.
+// TestOneGroupCannotWipeAnother has a credential for the keys of g1 only, and tries every
+// write that could remove records of other groups. The bucket is one that rota has
+// created, or one of an earlier version that it has mended.
 func TestOneGroupCannotWipeAnother(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "new bucket", true: "old bucket"}[old], func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestOneGroupCannotWipeAnother(t *testing.T) {
 	}
 }
 
-// TestOldBucketIsMended keeps everything of it: records, revisions, identity, what
-// rota does not know of. A store that has it open goes on, its watch too.
+// TestOldBucketIsMended checks that mending a bucket keeps its records, revisions, identity
+// and the settings that rota does not know. A store that uses it goes on, its watch too.
 func TestOldBucketIsMended(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -155,7 +155,8 @@ func TestOldBucketIsMended(t *testing.T) {
 	}
 }
 
-// TestOldBucketWithoutTheRightIsRefused with what mends it.
+// TestOldBucketWithoutTheRightIsRefused checks that the error has the command that mends
+// the bucket.
 func TestOldBucketWithoutTheRightIsRefused(t *testing.T) {
 	t.Parallel()
 	url := serveUsers(t, map[string][]string{"g1": ofGroup("g1")})

@@ -11,27 +11,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An echo is an ordinary message: whoever may publish to its subject can say that
-// a member has left, and the next owner would start beside it. So each write is
-// sealed with a key that only holders of the bucket can read, in the metadata of
-// its stream, and an echo without that seal is a hint: what it speaks of is read.
+// An echo is an ordinary message: every client that may publish to its subject could
+// claim that a member has left, and the next owner would start while the member still
+// runs. So each write carries a seal, a MAC whose key is in the metadata of the bucket's
+// stream, where only users of the bucket can read it. An echo without a valid seal is a
+// hint: the record is read before the change counts.
 //
-// The seal does not cover the revision, which nobody knows before the write. A
-// sealed echo can be sent again later, then; but so can an echo be late, and
-// records tell their own age.
+// The seal does not cover the revision, which is not known before the write. A sealed
+// echo can therefore be replayed; but an echo can be late anyway, and records contain
+// their own age.
 const (
 	headerSeal = "Rota-Seal"
-	metaSeal   = "rota_seal" // of the stream's metadata, 32 bytes in hex
+	metaSeal   = "rota_seal" // in the stream's metadata: the key, 32 bytes in hex
 )
 
-// newSeal makes the key of a bucket.
+// newSeal returns a new key for a bucket.
 func newSeal() string {
 	key := make([]byte, 32)
 	rand.Read(key)
 	return hex.EncodeToString(key)
 }
 
-// sealKey is the key of a bucket, nil if it has none.
+// sealKey returns the key of a bucket, nil if it has none.
 func sealKey(c *jetstream.StreamConfig) []byte {
 	key, err := hex.DecodeString(c.Metadata[metaSeal])
 	if err != nil || len(key) != 32 {
@@ -40,7 +41,7 @@ func sealKey(c *jetstream.StreamConfig) []byte {
 	return key
 }
 
-// seal says that somebody who has the key writes this.
+// seal returns the MAC of a write.
 func seal(key []byte, subject, operation string, value []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(subject + "\x00" + operation + "\x00"))
@@ -48,7 +49,7 @@ func seal(key []byte, subject, operation string, value []byte) string {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// sealed tells whether msg, an echo of a write to subject, is what it says.
+// sealed tells whether msg has the seal of a write to subject.
 func sealed(key []byte, subject string, msg *nats.Msg) bool {
 	if key == nil {
 		return false
@@ -57,7 +58,7 @@ func sealed(key []byte, subject string, msg *nats.Msg) bool {
 	return hmac.Equal([]byte(want), []byte(msg.Header.Get(headerSeal)))
 }
 
-// sealing returns the bucket's key, as last told.
+// sealing returns the bucket's key, as it was last read.
 func (s *store) sealing() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

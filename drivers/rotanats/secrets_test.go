@@ -11,7 +11,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestASecretThatIsSoonGuessedIsRefused where other hosts can try.
+// TestASecretThatIsSoonGuessedIsRefused checks short secrets of servers that other hosts can
+// reach.
 func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -34,7 +35,7 @@ func TestASecretThatIsSoonGuessedIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnExposedSecretIsLogged once for each store.
+// TestAnExposedSecretIsLogged checks that each store logs an exposed secret once.
 func TestAnExposedSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	s := serveBy(t, "nats://HOST?token="+hidden)

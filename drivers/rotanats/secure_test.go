@@ -32,7 +32,7 @@ import (
 
 const hidden = "hunter2SECRET"
 
-// works tells whether a store can be written and read.
+// works returns an error if a store cannot be written and read.
 func works(t testing.TB, s rota.Store) error {
 	t.Helper()
 	defer s.Close()
@@ -49,7 +49,7 @@ func works(t testing.TB, s rota.Store) error {
 	return err
 }
 
-// silent complains of a secret in anything that can be printed.
+// silent fails the test if a secret is in anything that can be printed.
 func silent(t testing.TB, what string, things ...any) {
 	t.Helper()
 	for _, x := range things {
@@ -73,10 +73,9 @@ func serveBy(t testing.TB, url string) *embedded.Server {
 	return serveTCP(t, filepath.Join(t.TempDir(), "data"), url)
 }
 
-// serveTCP serves a folder at a free port of 127.0.0.1, too, which takes the place of
-// HOST in the URL. It is one that the kernel does not give to outgoing connections: a
-// client that dials a server that is gone could be given that very port, and connect
-// to itself.
+// serveTCP serves a folder at a free port of 127.0.0.1, too, which replaces HOST in the
+// URL. The port is outside the kernel's range for outgoing connections: otherwise a client
+// that dials a server which is gone could get that very port, and connect to itself.
 func serveTCP(t testing.TB, dir, url string) *embedded.Server {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; { // the port may be taken meanwhile
@@ -92,7 +91,7 @@ func serveTCP(t testing.TB, dir, url string) *embedded.Server {
 	}
 }
 
-// with adds parameters to a URL that may have some.
+// with adds parameters to a URL, which may already have some.
 func with(url, query string) string {
 	if strings.Contains(url, "?") {
 		return url + "&" + query
@@ -130,7 +129,8 @@ func TestSigningIn(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotTold by addresses that lead nowhere, or are wrong.
+// TestSecretsAreNotTold looks for secrets in the errors of unreachable and of wrong
+// addresses.
 func TestSecretsAreNotTold(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
@@ -293,8 +293,8 @@ func TestCredentialsFile(t *testing.T) {
 	}
 }
 
-// TestServeIsNotOpenByMistake: half of what clients sign in with is refused, and not
-// taken for none.
+// TestServeIsNotOpenByMistake checks that an incomplete secret, such as a user without a
+// password, is refused and does not count as no secret.
 func TestServeIsNotOpenByMistake(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, t.TempDir())
@@ -330,7 +330,8 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 	}
 }
 
-// TestFolderAsksForNothing, whatever clients by TCP have to sign in with.
+// TestFolderAsksForNothing checks that clients of the socket need no secret, whatever TCP
+// clients need.
 func TestFolderAsksForNothing(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, t.TempDir())
@@ -356,15 +357,15 @@ func TestFolderAsksForNothing(t *testing.T) {
 	}
 }
 
-// TestUnencryptedServerIsTold: beyond loopback, what lets clients in can be read on
-// the way.
+// TestUnencryptedServerIsTold checks the warning of a server beyond loopback without TLS,
+// whose secrets can be read on the network.
 func TestUnencryptedServerIsTold(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, t.TempDir())
 	cert, key := ca.issue("server")
 	for name, c := range map[string]struct {
-		query string
-		told  bool
+		query  string
+		warned bool
 	}{
 		"in clear":           {"", true},
 		"with a certificate": {"&cert=" + cert + "&key=" + key, false},
@@ -387,7 +388,7 @@ func TestUnencryptedServerIsTold(t *testing.T) {
 			}
 		}
 		s.Close()
-		if told := strings.Contains(said.String(), "travel unencrypted"); told != c.told {
+		if warned := strings.Contains(said.String(), "travel unencrypted"); warned != c.warned {
 			t.Errorf("%s: it says %q", name, said.String())
 		}
 		silent(t, name, said.String())

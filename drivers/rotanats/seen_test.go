@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestWatchForgetsWhatIsGone: each session there ever was has had a key. When its
-// mark has run out, the watch does not remember it either.
+// TestWatchForgetsWhatIsGone checks that a watch forgets a deleted key when its mark has
+// expired: every session that ever was has had a key.
 func TestWatchForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
@@ -22,11 +22,11 @@ func TestWatchForgetsWhatIsGone(t *testing.T) {
 	s := newStore(newLink(ns.ClientURL(), nil), "rota")
 	defer s.Close()
 	w := newWatch(s, "g/")
-	_, hush, err := w.begin(t.Context())
+	_, unsubscribe, err := w.begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hush()
+	defer unsubscribe()
 	for i := range 50 {
 		key := fmt.Sprint("g/", i)
 		rev, err := s.Put(t.Context(), key, nil, 0)

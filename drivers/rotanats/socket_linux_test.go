@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
-// TestSocketThatAnotherUserServes: the file is ours by every look, and still another
-// user listens there. Nobody speaks to it.
+// TestSocketThatAnotherUserServes has a socket whose file belongs to this user, while
+// another user listens on it. No client may send anything to it.
 func TestSocketThatAnotherUserServes(t *testing.T) {
 	if path := os.Getenv("ROTANATS_TEST_SQUAT"); path != "" {
 		squat(t, path)
@@ -30,7 +30,7 @@ func TestSocketThatAnotherUserServes(t *testing.T) {
 	}
 	defer os.RemoveAll(tmp)
 	exe := filepath.Join(tmp, "test")
-	text, err := os.ReadFile(os.Args[0]) // where it is, nobody may not go
+	text, err := os.ReadFile(os.Args[0]) // user nobody cannot reach its folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +71,14 @@ func TestSocketThatAnotherUserServes(t *testing.T) {
 	}
 }
 
-// squat is that other user.
+// squat is the process of that other user.
 func squat(t *testing.T, path string) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	os.Stdout.WriteString("listening\n")
-	var guests []net.Conn // nobody is sent away
+	var guests []net.Conn // connections stay open
 	for {
 		c, err := l.Accept()
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// TestSocketOfAFolder is for its owner alone, whatever the process's umask and the
-// folder's mode are, and there is no other way in.
+// TestSocketOfAFolder checks that only the owner can connect, whatever the process's umask
+// and the folder's mode are, and that the server does not listen elsewhere.
 func TestSocketOfAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -48,7 +48,7 @@ func TestSocketOfAFolder(t *testing.T) {
 	}
 }
 
-// TestLongPaths: a folder may be deeper than the name of a socket can be long.
+// TestLongPaths uses a folder whose path is longer than that of a socket may be.
 func TestLongPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30), strings.Repeat("long", 50))
 	tmp, err := os.MkdirTemp("/tmp", "rota-test")
@@ -74,8 +74,8 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestDeadSocket: of a server that was killed, or closed. It is nobody's, and does not
-// stand in the way of the next.
+// TestDeadSocket leaves the socket of a server that was killed or closed. It counts as not
+// served, and the next server replaces it.
 func TestDeadSocket(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -103,8 +103,8 @@ func TestDeadSocket(t *testing.T) {
 	unserved()
 }
 
-// TestDeafClientDoesNotHoldUpAServer that ends: what it was sent fills every buffer on
-// the way, and it reads nothing.
+// TestDeafClientDoesNotHoldUpAServer closes a server while a client does not read, and all
+// buffers on the way to it are full.
 func TestDeafClientDoesNotHoldUpAServer(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "rota-test") // short enough to be dialled as it is
@@ -148,7 +148,7 @@ func TestDeafClientDoesNotHoldUpAServer(t *testing.T) {
 	}
 	began := time.Now()
 	s.Close()
-	if took := time.Since(began); took > 8*time.Second { // the server gives a client ten to read
+	if took := time.Since(began); took > 8*time.Second { // the server's write timeout is ten
 		t.Errorf("it took %v to end", took)
 	}
 }

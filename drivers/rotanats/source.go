@@ -24,40 +24,40 @@ import (
 //	nats://host:4222?stream=ORDERS&subject=orders.*&partitions=64
 //	embed:DIR?stream=ORDERS&subject=orders.*
 //
-// With a number of partitions they are orders.0 to orders.63; without, they are
+// With partitions=64 the partitions are orders.0 to orders.63. Without it they are
 // the subjects that the stream has messages for, and more as they appear.
 //
-// Messages of a partition arrive in order, also when its owner was killed: the
-// next one then replaces the JetStream consumer by one of its own, which begins
-// behind the last message settled, and the former owner's is gone. An owner that
-// stops in good order leaves its consumer to the next. A message that was
-// handled but not settled when its owner died comes again.
+// Messages of a partition arrive in order, even after its owner was killed: the next
+// owner replaces the JetStream consumer by a new one, which begins after the last
+// settled message, and removes the old one. An owner that stops in good order leaves
+// its consumer to the next owner. A message that was handled but not settled when its
+// owner died is redelivered.
 func Source(url string, opts ...Option) rota.Source {
 	l := newLink(url, opts)
-	s := &source{link: l, posts: newStore(l, postBucket), memos: newStore(l, memoBucket), door: make(chan struct{}, doorWidth)}
-	s.memos.memory = true
+	s := &source{link: l, diskNotes: newStore(l, diskBucket), memoryNotes: newStore(l, memoryBucket), slots: make(chan struct{}, maxAttaching)}
+	s.memoryNotes.memory = true
 	if l.bad == nil {
 		l.bad = s.check()
 	}
 	return s
 }
 
-// Where posts are kept, on disk and in memory.
+// The buckets that hold the notes on disk and in the server's memory.
 const (
-	postBucket = "rota-sources"
-	memoBucket = "rota-sources-now"
+	diskBucket   = "rota-sources"
+	memoryBucket = "rota-sources-now"
 )
 
-// doorWidth is how many partitions may attach or release at a time. Of a thousand
-// at once most had not attached after a minute: an answer that is late makes ask
-// put its question again.
-const doorWidth = 32
+// maxAttaching limits how many partitions attach or release at the same time. Without
+// a limit, most of a thousand partitions had not attached after a minute: late answers
+// made ask retry, and the retries delayed the other answers.
+const maxAttaching = 32
 
 type source struct {
 	*link
-	posts *store
-	memos *store
-	door  chan struct{} // holds a token for each that attaches or releases
+	diskNotes   *store
+	memoryNotes *store
+	slots       chan struct{} // a semaphore: one element per partition that attaches or releases
 
 	warming sync.Mutex
 
@@ -65,12 +65,13 @@ type source struct {
 	facts *facts
 }
 
-// facts of the stream that do not change while it is the same one.
+// facts describe the stream. All but last stay the same until the stream is deleted
+// and created again.
 type facts struct {
 	created  time.Time
-	queue    bool // a message is gone once it is settled
+	queue    bool // a work queue: the stream removes a message once it is settled
 	replicas int
-	last     uint64 // number of the last message when it was asked for; there may be more by now
+	last     uint64 // sequence of the last message when the facts were read; there may be more by now
 }
 
 func (s *source) check() error {
@@ -86,7 +87,7 @@ func (s *source) check() error {
 	case set.Dead != "" && (!address.GoodSubject(set.Dead) || strings.ContainsAny(set.Dead, "*>")):
 		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.Dead)
 	case set.Most > 0 && set.Partitions > 0:
-		return errors.New("rotanats: most and partitions: give one of them, since most is for subjects that are found")
+		return errors.New("rotanats: most and partitions: give one of them, since most limits partitions that are discovered")
 	}
 	if set.Most == 0 {
 		set.Most = defaultDiscovered
@@ -97,9 +98,9 @@ func (s *source) check() error {
 	return nil
 }
 
-// Partitions are numbered, or those that the stream has messages for. JetStream
-// forgets a subject with its last message, so a partition that is not listed
-// need not be gone: the list only adds.
+// Partitions returns the numbered partitions, or the subjects that the stream has
+// messages for. JetStream forgets a subject with its last message, so a partition
+// that is missing from the list may still exist: the list only adds partitions.
 func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	if _, err := s.look(ctx); err != nil {
 		return nil, err
@@ -118,8 +119,8 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return s.discovered(ctx, slices.Sorted(maps.Keys(counts)))
 }
 
-// counts is how many messages the stream has of each subject of ours, and when it
-// was made.
+// counts returns how many messages the stream has of each of our subjects, and when
+// the stream was created.
 func (s *source) counts(ctx context.Context) (all map[string]uint64, created time.Time, err error) {
 	all = map[string]uint64{}
 	for {
@@ -137,7 +138,7 @@ func (s *source) counts(ctx context.Context) (all map[string]uint64, created tim
 	}
 }
 
-// look returns the facts, from memory if it can.
+// look returns the cached facts, or reads them.
 func (s *source) look(ctx context.Context) (*facts, error) {
 	s.mu.Lock()
 	f := s.facts
@@ -145,19 +146,20 @@ func (s *source) look(ctx context.Context) (*facts, error) {
 	if f != nil {
 		return f, nil
 	}
-	return s.lookAgain(ctx)
+	return s.readFacts(ctx)
 }
 
-// forget makes the next look ask again.
+// forget makes the next look read the facts again.
 func (s *source) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.facts = nil
 }
 
-// lookAgain looks at the stream, which may have been deleted and made again since
-// the last time. It makes it if there is none and it may.
-func (s *source) lookAgain(ctx context.Context) (*facts, error) {
+// readFacts reads the facts from the server: the stream may have been deleted and
+// created again since the last time. It creates the stream if there is none and the
+// URL says create=true.
+func (s *source) readFacts(ctx context.Context) (*facts, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var config *jetstream.StreamConfig
@@ -167,7 +169,7 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	var info streamInfo
 	err := s.find(ctx, s.set.Stream, config, &info)
 	if code(err) == codeNoStream && !s.set.Create {
-		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: make it with a subject that covers %s, or let create=true do that", s.set.Stream, s.set, s.set.Subject)
+		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: create it with a subject that covers %s, or add create=true to the URL", s.set.Stream, s.set, s.set.Subject)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
@@ -179,7 +181,7 @@ func (s *source) lookAgain(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// config is that of a stream that we make.
+// config is the configuration of a stream that we create.
 func (s *source) config(name, subject string) *jetstream.StreamConfig {
 	return &jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.set.Replicas,
@@ -187,9 +189,9 @@ func (s *source) config(name, subject string) *jetstream.StreamConfig {
 	}
 }
 
-// Read counts by the consumers: what they have delivered and what they have yet
-// to deliver has arrived since they were made. A partition that nobody has
-// consumed yet counts what the stream holds.
+// Read counts by the consumers: the messages that a consumer has delivered and those
+// it has yet to deliver have arrived since it was created. For a partition without a
+// consumer, the messages in the stream count.
 func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
 	if _, err := s.look(ctx); err != nil {
 		return nil, err
@@ -214,7 +216,8 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 	return out, nil
 }
 
-// consumers are the present ones, by partition: those with the highest token.
+// consumers returns the current consumer of each partition: the one with the highest
+// token.
 func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
 	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
 	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
@@ -225,8 +228,9 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 	return present, err
 }
 
-// eachConsumer shows every consumer of our durable, and the token it was made under.
-// Anybody may write into the metadata of a consumer, so its name has to say the same.
+// eachConsumer calls show for every consumer of our durable, with the token under
+// which it was created. Other applications can write any metadata into their
+// consumers, so the name has to contain the same token.
 func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
 	for offset := 0; ; {
 		var page struct {
@@ -241,7 +245,7 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 			if c == nil || c.Config.Metadata[metaDurable] != s.set.Durable {
 				continue
 			}
-			_, short := s.place(c.Config.FilterSubject)
+			_, short := s.noteKey(c.Config.FilterSubject)
 			token, ok := consumerToken(c.Name, s.set.Durable, short)
 			if ok && c.Config.Metadata[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
 				show(c, uint64(token))
@@ -254,26 +258,27 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 	}
 }
 
-// Prepare does what the first to attach would wait for: it connects, and looks at
-// the stream and the bucket.
+// Prepare does what the first attach would otherwise wait for: it connects, and looks
+// up the stream and the bucket in memory.
 func (s *source) Prepare(ctx context.Context, _ rota.Partition) error {
-	s.warming.Lock() // one asks for all
+	s.warming.Lock() // the first call fills the caches for the others
 	defer s.warming.Unlock()
 	if _, err := s.look(ctx); err != nil {
 		return err
 	}
-	_, err := s.memos.open(ctx)
+	_, err := s.memoryNotes.open(ctx)
 	if code(err) != 0 {
-		return nil // attaching does without
+		return nil // attach works without the bucket in memory
 	}
 	return err
 }
 
-// How long a broker may be away, or be of no use, before rota is told.
+// awayTime is how long Consume retries by itself, while the broker is unreachable or
+// refuses to work, before it returns the error to rota.
 const awayTime = 5 * time.Second
 
-// Consume attaches to the partition, again and again while the broker comes and
-// goes, and delivers.
+// Consume attaches to the partition and delivers its messages. When the connection
+// or the consumer is lost it attaches again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	wait, since := 20*time.Millisecond, time.Now()
 	for {
@@ -287,10 +292,10 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
-		if errors.Is(err, errUnburied) && !errors.Is(err, errGone) {
-			return err // attaching again would not help: rota tells it and waits longer each time
+		if errors.Is(err, errDeadLetter) && !errors.Is(err, errGone) {
+			return err // attaching again would not help: rota reports the error and backs off
 		}
-		if moved || time.Since(begun) > awayTime { // it was of use until now
+		if moved || time.Since(begun) > awayTime { // it worked until now
 			wait, since = 20*time.Millisecond, time.Now()
 		}
 		if time.Since(since) > awayTime {
@@ -301,24 +306,25 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-own.Stop():
-			return nil // nothing of ours is open: the connection is, or was, gone
+			return nil // the last attempt has ended: there is nothing to finish
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
 		}
 	}
 }
 
-// consume attaches once. It tells whether messages came.
+// consume attaches once and delivers until it fails or stops. moved tells whether
+// messages arrived.
 func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (moved bool, err error) {
 	select {
-	case s.door <- struct{}{}:
+	case s.slots <- struct{}{}:
 	case <-own.Stop():
 		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
 	c, p, err := s.begin(ctx, own)
-	<-s.door
+	<-s.slots
 	if err != nil {
 		return false, err
 	}
@@ -328,7 +334,7 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	return c.next > first, err
 }
 
-// begin attaches and asks for the first messages.
+// begin attaches and pulls the first messages.
 func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, error) {
 	c, err := s.attach(ctx, own)
 	if err != nil {
@@ -338,53 +344,55 @@ func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, 
 	return c, p, err
 }
 
-// deadLetter stores a message that failed too often, and makes a stream for
-// those if nobody stores them.
+// deadLetter publishes a message that failed too often to the dead-letter subject. If
+// the message with its headers is too large, it goes without them: the message matters
+// more than its history.
 func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.Time, msg *rota.Message, because error) error {
 	partition := own.Partition()
 	dead := nats.NewMsg(s.set.Dead + "." + partition)
 	dead.Data = msg.Value
 	for _, h := range msg.Headers {
-		if !forServer(h.Key) { // those were meant for the publication there
+		if !forServer(h.Key) { // they were instructions for the first publication
 			dead.Header.Add(h.Key, string(h.Value))
 		}
 	}
-	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.Stream, made.UnixNano(), msg.Position)) // whoever tries again does not store it twice
+	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.Stream, made.UnixNano(), msg.Position)) // makes retries idempotent
 	dead.Header.Set("Rota-Stream", s.set.Stream)
 	dead.Header.Set("Rota-Partition", partition)
 	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))
 	dead.Header.Set("Rota-Error", oneLine(because))
-	err := s.bury(ctx, own, dead)
+	err := s.publishDead(ctx, own, dead)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		dead.Header = nats.Header{nats.MsgIdHdr: dead.Header[nats.MsgIdHdr]} // the message is more than the story
-		err = s.bury(ctx, own, dead)
+		dead.Header = nats.Header{nats.MsgIdHdr: dead.Header[nats.MsgIdHdr]}
+		err = s.publishDead(ctx, own, dead)
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
 		dead.Header = nil
-		err = s.bury(ctx, own, dead)
+		err = s.publishDead(ctx, own, dead)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: message %d of %s to %s: %w", errUnburied, msg.Position, partition, dead.Subject, err)
+		return fmt.Errorf("%w: message %d of %s to %s: %w", errDeadLetter, msg.Position, partition, dead.Subject, err)
 	}
 	return nil
 }
 
-// errUnburied: a message that failed too often could not be stored elsewhere. It is
-// not settled then, and everything behind it waits.
-var errUnburied = errors.New("rotanats: cannot dead-letter")
+// errDeadLetter means that a message which failed too often could not be stored as a
+// dead letter. It stays unsettled, and the messages after it wait.
+var errDeadLetter = errors.New("rotanats: cannot dead-letter")
 
-// forServer tells whether a header is one by which publishers give orders to the
-// server. New ones come with new versions of it: all begin alike.
+// forServer tells whether a header is an instruction from the publisher to the server.
+// It goes by the prefix, since new versions of the server bring new headers.
 func forServer(header string) bool {
 	const prefix = "nats-"
 	return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
 }
 
-// bury publishes a dead letter until a stream has it; if none wants it, one is
-// made. A stream of a cluster that was just made may swallow what comes too early.
-// To try again is safe here: the message has a number. The lease is asked before
-// each try: the process may have been frozen since the last.
-func (s *source) bury(ctx context.Context, own rota.Ownership, msg *nats.Msg) error {
+// publishDead publishes a dead letter and retries until a stream has stored it. If no
+// stream covers the subject, it creates one; in a cluster a new stream may lose the
+// first messages. A retry is safe here, since the server drops a second message with
+// the same Nats-Msg-Id. The lease is checked before each attempt: the process may have
+// been stopped by a signal since the last.
+func (s *source) publishDead(ctx context.Context, own rota.Ownership, msg *nats.Msg) error {
 	for tries := 1; ; tries++ {
 		if err := own.Check(); err != nil {
 			return err
@@ -406,12 +414,13 @@ func (s *source) bury(ctx context.Context, own rota.Ownership, msg *nats.Msg) er
 	}
 }
 
+// oneLine makes an error fit into a header.
 func oneLine(err error) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "?")
 	return text[:min(len(text), 500)]
 }
 
-// publish stores a message and sees that a stream took it.
+// publish publishes a message and checks that a stream has stored it.
 func (s *source) publish(ctx context.Context, msg *nats.Msg) error {
 	r, err := s.request(ctx, msg)
 	if err != nil {
@@ -420,7 +429,7 @@ func (s *source) publish(ctx context.Context, msg *nats.Msg) error {
 	return acknowledged(r)
 }
 
-// Close ends the connection. What is being consumed fails.
+// Close closes the connection. Every Consume that is running fails.
 func (s *source) Close() error {
 	s.close()
 	return nil

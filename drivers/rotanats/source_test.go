@@ -27,7 +27,7 @@ type broker struct {
 	names  []string
 }
 
-// consumer is the one there is of a partition.
+// consumer returns the name of the only consumer of a partition.
 func (b *broker) consumer(partition string) (name string) {
 	b.t.Helper()
 	st, err := b.js.Stream(b.t.Context(), b.stream)
@@ -63,7 +63,7 @@ func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) 
 	for _, f := range tune {
 		f(&c)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; { // a cluster that elects does not answer
+	for deadline := time.Now().Add(30 * time.Second); ; { // a cluster does not answer during an election
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := js.CreateStream(ctx, c)
 		cancel()
@@ -88,20 +88,20 @@ func (b *broker) Source() rota.Source {
 
 func (b *broker) Partitions() []string { return b.names }
 
-// Addr is the server's, or that of the first of several.
+// Addr returns the address of the server, or of the first of several.
 func (b *broker) Addr() string {
 	first, _, _ := strings.Cut(b.url, ",")
 	return strings.TrimPrefix(first, "nats://")
 }
 
-// SourceAt is a source of the broker by another address.
+// SourceAt returns a source of the broker at another address.
 func (b *broker) SourceAt(addr string) rota.Source {
 	other := *b
 	other.url = "nats://" + addr
 	return other.Source()
 }
 
-// Tidy wants one consumer for each partition.
+// Tidy checks that there is one consumer for each partition.
 func (b *broker) Tidy() error {
 	if left := b.consumers(); len(left) != len(b.names) {
 		return fmt.Errorf("consumers are %q, want one for each of %q", left, b.names)
@@ -109,14 +109,14 @@ func (b *broker) Tidy() error {
 	return nil
 }
 
-// Publish tries again until the broker has it: the server may be away. A message
-// that was stored without an answer is not stored twice.
+// Publish retries until the broker has stored the message: the server may be down. A
+// message whose answer was lost is not stored twice.
 func (b *broker) Publish(partition string, values ...[]byte) error {
 	for _, v := range values {
 		msg := &nats.Msg{Subject: partition, Data: v}
 		opts := []jetstream.PublishOpt{jetstream.WithMsgID(rand.Text())}
 		if len(v) >= 1<<20 {
-			opts = nil // with a header it would be more than the server takes
+			opts = nil // with a header it would be too large for the server
 		}
 		var err error
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -186,11 +186,11 @@ func TestSourceCluster(t *testing.T) {
 	})
 }
 
-// TestConsumersChangeHands: an owner that stops in good order leaves its JetStream
-// consumer to the next, with messages flowing and more fetched than handled; one
-// that is cut off does not. Nor does anybody if the server has lost, or has no room
-// for, the note that says so: then the next owner replaces the consumer, and goes on
-// behind what was settled all the same.
+// TestConsumersChangeHands checks that an owner which stops in good order leaves its
+// JetStream consumer to the next, while messages arrive and more are fetched than handled.
+// After an owner that was cut off, and if the server has lost the note in memory or has no
+// room for it, the next owner replaces the consumer. It goes on after the last settled
+// message all the same.
 func TestConsumersChangeHands(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -257,7 +257,7 @@ func TestConsumersChangeHands(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, leave = run("c")
-	flow(10) // b may have done all there was
+	flow(10) // b may have handled all messages
 	l.wait("c goes on", 20*time.Second, reached(310))
 	for _, n := range consumers() {
 		if slices.Contains(first, n) {
@@ -284,7 +284,7 @@ func TestConsumersChangeHands(t *testing.T) {
 	}{
 		{"its memory", func() error { return b.js.DeleteStream(t.Context(), memory) }},
 		{"room in memory", func() error { _, err := b.js.UpdateStream(t.Context(), full); return err }},
-		{"any memory", func() error { // it cannot be made: somebody else has its subjects
+		{"any memory", func() error { // it cannot be created: another stream has its subjects
 			err := b.js.DeleteStream(t.Context(), memory)
 			_, cerr := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: full.Subjects})
 			return errors.Join(err, cerr)
@@ -311,9 +311,9 @@ func TestConsumersChangeHands(t *testing.T) {
 	}
 }
 
-// TestMessageThatWentAstrayComes: somebody whom the owner does not know of gets a
-// message of its consumer, and no further one tells it so by its number.
-func TestMessageThatWentAstrayComes(t *testing.T) {
+// TestLostMessageIsRedelivered lets another client pull a message of the owner's consumer.
+// No further message follows whose number would show the gap: the heartbeat must.
+func TestLostMessageIsRedelivered(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, serve(t).URL())
 	l := newLedger(t)
@@ -338,16 +338,16 @@ func TestMessageThatWentAstrayComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	stolen := func() bool { n, _, err := thief.Pending(); return err == nil && n > 0 }
-	for !stolen() { // the owner has asked before, for several
+	for !stolen() { // the owner's earlier pull is served first
 		publish()
-		l.wait("the next message, also if it went astray", 20*time.Second, handled)
+		l.wait("the next message, also if it was stolen", 20*time.Second, handled)
 	}
 }
 
-// TestMessageThatWentAstrayBetweenOwnersComes: while nobody owns the partition, a
-// message of its released consumer goes to somebody unknown. The next owner takes
-// the former one's word for where to go on, and must notice.
-func TestMessageThatWentAstrayBetweenOwnersComes(t *testing.T) {
+// TestMessageLostBetweenOwnersIsRedelivered lets another client pull a message of a
+// released consumer, while no member owns the partition. The next owner goes on from the
+// number in the note, and must notice the gap.
+func TestMessageLostBetweenOwnersIsRedelivered(t *testing.T) {
 	for name, behind := range map[string]int{"others follow": 3, "none follows": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -381,7 +381,7 @@ func TestMessageThatWentAstrayBetweenOwnersComes(t *testing.T) {
 			}
 			publish(behind)
 			l.member("b", mem.Open(), b.Source())
-			l.wait("what went astray, and what followed", 20*time.Second, handled)
+			l.wait("the stolen message, and those that followed", 20*time.Second, handled)
 			if now := b.consumer(p); now == consumer {
 				t.Errorf("%s is still the consumer", consumer)
 			}
@@ -389,9 +389,9 @@ func TestMessageThatWentAstrayBetweenOwnersComes(t *testing.T) {
 	}
 }
 
-// TestStreamMadeAgainBeginsAtOne deletes a stream and makes another of the same
-// name: all of its messages must come, whatever was settled of the former one. The
-// consumer was replaced before, so that there is a number to mistake.
+// TestStreamMadeAgainBeginsAtOne deletes a stream and creates another of the same name: all
+// of its messages must arrive, whatever was settled of the old one. The consumer was
+// replaced before, so that the note has a start above 1.
 func TestStreamMadeAgainBeginsAtOne(t *testing.T) {
 	for _, when := range []string{"while it is consumed", "after its owner left", "after its owner was cut off"} {
 		t.Run(when, func(t *testing.T) {

@@ -19,39 +19,39 @@ import (
 //
 //	nats://host:4222,host:4222?bucket=rota&replicas=3&sync=always
 //	tls://user:password@host?ca=ca.pem
-//	folder:DIR   of the process that serves this folder, as long as one does
+//	folder:DIR   the server of the process that serves this folder
 //
 // embed:DIR needs a server in this process: package embedded opens it.
-// The bucket is made when it is first used. It connects then, too: an address
-// that is wrong is an error of the first call.
+// The Store connects, and creates its bucket, when it is first used: a wrong address is
+// an error of the first call.
 func Store(url string, opts ...Option) rota.Store {
 	l := newLink(url, opts)
 	switch {
 	case l.bad != nil || l.set.Folder == "":
-	case l.set.Guest:
+	case l.set.ClientOnly:
 		l.set.Synced = true
 	case l.set.Host == nil:
-		l.bad = errors.New("rotanats: no server is linked into this program: open embed:DIR by the package drivers/rotanats/embedded, or write folder:DIR to connect to the process that serves the folder")
+		l.bad = errors.New("rotanats: no server is linked into this program: open embed:DIR with the package drivers/rotanats/embedded, or write folder:DIR to connect to the process that serves the folder")
 	default:
 		return newHosting(l)
 	}
 	return newStore(l, l.set.Bucket)
 }
 
-// Check tells what is wrong with a URL, without connecting to it.
+// Check returns an error if a URL or an option is wrong. It does not connect.
 func Check(url string, opts ...Option) error {
 	_, err := read(url, opts)
 	return err
 }
 
-// store is a rota.Store on one link.
+// store is a rota.Store: one bucket, on one link.
 type store struct {
 	*link
 	name   string // of the bucket
-	memory bool   // to be made in the server's memory
+	memory bool   // create the bucket in the server's memory
 	mu     sync.Mutex
-	bucket *bucket // as the server has it; nil until it was looked at
-	seal   []byte  // the key of its seals; nil if there is none
+	bucket *bucket // nil until it was read
+	seal   []byte  // the key of the bucket's seals; nil if there is none
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
@@ -64,30 +64,32 @@ const (
 	headerTTL       = "Nats-TTL"
 )
 
-// markTime is how long the mark of a deletion stays. Nothing depends on it: a
-// key without a mark is as absent as one with it. Without an end each session
-// there ever was would leave one.
+// markTime is the expiry of the mark that a deletion leaves. No rule depends on it: a key
+// is absent with or without its mark. Without an expiry, every session that ever was
+// would leave a mark for good.
 const markTime = time.Hour
 
 func (s *store) stream() string { return "KV_" + s.name }
 
-// subject is where a key is written. Slashes become dots, so that a prefix can
-// be subscribed to; keys have no dots.
+// subject returns the subject of a key. Slashes become dots, so that a prefix can be
+// subscribed to; keys have no dots.
 func (s *store) subject(key string) string {
 	return "$KV." + s.name + "." + strings.ReplaceAll(key, "/", ".")
 }
 
-// echo is where the server repeats what it has accepted. The subject itself
-// carries also what will be refused.
+// echo returns the subject where the server repeats the writes of a key that it has
+// accepted. The subject of the key carries refused writes, too.
 func (s *store) echo(key string) string {
 	return "_rota." + s.name + "." + strings.ReplaceAll(key, "/", ".")
 }
 
+// key is the inverse of subject.
 func (s *store) key(subject string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(subject, "$KV."+s.name+"."), ".", "/")
 }
 
-// checkKey refuses what would be another subject than meant.
+// checkKey refuses keys that would become the subject of another key, a wildcard, or no
+// subject at all.
 func checkKey(key string) error {
 	if key == "" || len(key) > 128 || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") || strings.Contains(key, "//") ||
 		strings.IndexFunc(key, func(r rune) bool {
@@ -115,9 +117,9 @@ func (s *store) Get(ctx context.Context, key string) (rota.Entry, error) {
 	return e, nil
 }
 
-// get asks the stream's leader, which has applied all it has acknowledged; a
-// direct get would ask any replica. It shows the mark of a deletion too, at the
-// mark's revision.
+// get asks the stream's leader, which has applied every write it has acknowledged; a
+// direct get would ask any replica. Of a deleted key it returns the mark, at the mark's
+// revision.
 func (s *store) get(ctx context.Context, key string) (rota.Entry, error) {
 	var got struct {
 		answer
@@ -157,8 +159,9 @@ func (s *store) Put(ctx context.Context, key string, value []byte, prev rota.Rev
 		return 0, err
 	}
 	rev, err := s.write(ctx, key, value, prev, nil)
-	// A key that was deleted is at the revision of its mark, and at none once the
-	// mark has run out: so this may come out either way, but not for ever.
+	// The caller expects no key. A deleted key is at the revision of its mark, and at
+	// none once the mark has expired. It may expire between the read and the write, so
+	// this retries, but not for ever.
 	for range 3 {
 		if prev != 0 || !errors.Is(err, rota.ErrConflict) {
 			break
@@ -187,7 +190,7 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 		return err
 	}
 	if prev == 0 {
-		return rota.ErrConflict // it has none, or another
+		return rota.ErrConflict // no key is at revision 0
 	}
 	h := nats.Header{headerOperation: {"DEL"}}
 	if b.marks {
@@ -197,10 +200,10 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 	return err
 }
 
-// write is one compare-and-set. A replicated stream also refuses a write for
-// being too quick: the one before it is applied and acknowledged, but its leader
-// has not taken it off the list of those under way. Nothing was begun then, so
-// asking again cannot write twice; whether it was a conflict, a read tells.
+// write is one compare-and-set. A replicated stream also refuses a write if it comes too
+// soon: the write before it is applied and acknowledged, but the leader still lists it
+// as in flight. A write that was refused has changed nothing, so a retry cannot write
+// twice; a read shows whether it was a conflict.
 func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		rev, err := s.writeOnce(ctx, key, value, prev, h)
@@ -222,10 +225,11 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 	}
 }
 
-// errInFlight: refused for being too quick.
-var errInFlight = errors.New("rotanats: another write of the key is under way")
+// errInFlight means that a write was refused because it came too soon.
+var errInFlight = errors.New("rotanats: another write of the key is in flight")
 
-// writeOnce asks once. Only the two refusals are known to have changed nothing.
+// writeOnce sends a write once. Only after ErrConflict and errInFlight is it certain
+// that the write changed nothing.
 func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
 	msg := nats.NewMsg(s.subject(key))
 	msg.Data = value
@@ -238,7 +242,7 @@ func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev ro
 	}
 	r, err := s.request(ctx, msg)
 	if errors.Is(err, nats.ErrNoResponders) {
-		s.forget() // no stream, or no leader of it
+		s.forget() // the stream is gone, or has no leader
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write %s: %w", key, err)
@@ -271,8 +275,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// Class is what sync=always allows to say: B until the number of replicas is
-// known, for it is that at least.
+// Class is C unless sync=always vouches for the server. With it, it is B until the
+// number of replicas is known, since it is at least that.
 func (s *store) Class() rota.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +289,8 @@ func (s *store) Class() rota.Class {
 	return rota.ClassB
 }
 
-// Identity names the stream and its leader's term; of a stream that is not
-// replicated, the start of its server, which a restore cannot do without.
+// Identity names the stream and the term of its leader. If the stream is not replicated,
+// it names the start of its server instead: a restore needs a restart.
 func (s *store) Identity(ctx context.Context) (string, error) {
 	if _, err := s.open(ctx); err != nil {
 		return "", err
@@ -302,7 +306,7 @@ func (s *store) Identity(ctx context.Context) (string, error) {
 	case c.LeaderSince != nil:
 		return fmt.Sprintf("%s %s since %s", id, c.Leader, c.LeaderSince.UTC().Format(time.RFC3339Nano)), nil
 	case c.Name != "":
-		return id + " " + c.Leader, nil // on some server of a cluster, maybe not the one we talk to
+		return id + " " + c.Leader, nil // on one server of a cluster, perhaps not the one we are connected to
 	}
 	nc, _, err := s.conn(ctx)
 	if err != nil {

@@ -31,9 +31,9 @@ func TestStoreOneServer(t *testing.T) {
 		rotatest.WithLiar(liar(s.URL())))
 }
 
-// TestWatchMissesNothingAtItsBeginning lets one write fall into the first moments
-// of a watch, many times: it must be in the first batch or come after it. The suite
-// asks for this too, but with more writes behind it, which hide a gap.
+// TestWatchMissesNothingAtItsBeginning writes once in the first moments of a watch, many
+// times: the write must be in the first batch or in a later one. The suite checks this
+// too, but with more writes after it, which hide a gap.
 func TestWatchMissesNothingAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -49,7 +49,7 @@ func TestWatchMissesNothingAtItsBeginning(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			last := make(chan rota.Rev, 1)
 			go func() {
-				time.Sleep(rand.N(400 * time.Microsecond)) // anywhere in it
+				time.Sleep(rand.N(400 * time.Microsecond)) // at any moment of the beginning
 				next, err := w.Put(ctx, "dir/k", nil, rev)
 				if err != nil {
 					t.Errorf("Put: %v", err)
@@ -88,7 +88,7 @@ func TestWatchMissesNothingAtItsBeginning(t *testing.T) {
 	}
 }
 
-// liar publishes what looks like an echo of the server.
+// liar publishes messages that look like echoes of the server.
 func liar(url string) rotatest.Liar {
 	return func(t testing.TB, key string, value []byte, rev rota.Rev) {
 		nc, err := nats.Connect(url)

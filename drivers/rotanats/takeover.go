@@ -14,42 +14,42 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// hosting is a store on the server of a folder, which this process runs if no other
-// does. When the serving process ends, one of the others takes over.
+// hosting is a store on the server of a folder. This process runs the server if no other
+// does. When the process that runs it ends, one of the others takes over.
 type hosting struct {
 	*store
 	tasks sync.WaitGroup
-	used  atomic.Bool // this process has written, or tried to
+	used  atomic.Bool // this process has written a record, or tried to
 
-	serving sync.Mutex
-	server  address.Host // nil while another process serves
-	began   *os.File     // the lock file of the folder that we began with
-	ended   bool
+	serving  sync.Mutex
+	server   address.Host // nil while another process serves
+	lockFile *os.File     // of the folder that this process began with; nil before
+	ended    bool
 }
 
 func newHosting(l *link) *hosting {
 	e := &hosting{store: newStore(l, l.set.Bucket)}
-	l.set.Synced = true // as every embedded server does
-	l.serve, l.lost = e.begin, e.orphaned
+	l.set.Synced = true // an embedded server syncs every write
+	l.serve, l.lost = e.begin, e.serverLost
 	return e
 }
 
-// begin sees to it that somebody serves the folder.
+// begin returns once this process or another serves the folder.
 func (e *hosting) begin() error {
-	f := e.set.Place()
-	for deadline := time.Now().Add(dialTime); ; time.Sleep(folder.AskEvery) {
-		err := e.take()
+	f := e.set.AsFolder()
+	for deadline := time.Now().Add(dialTime); ; time.Sleep(folder.PollEvery) {
+		err := e.serveFolder()
 		late := time.Now().After(deadline)
 		switch {
 		case err == nil:
-			return e.begun(f)
+			return e.keepLock(f)
 		case !errors.Is(err, folder.ErrServed):
 			return err
 		default:
 			conn, derr := f.Connect()
 			if derr == nil {
 				conn.Close()
-				return e.begun(f)
+				return e.keepLock(f)
 			}
 			if errors.Is(derr, folder.ErrForeign) {
 				return derr
@@ -62,25 +62,26 @@ func (e *hosting) begin() error {
 	}
 }
 
-// begun keeps the lock file open: by it a takeover tells whether the folder is still
-// the same.
-func (e *hosting) begun(f folder.Folder) error {
+// keepLock keeps the lock file open, so that a takeover can tell whether the folder is
+// still the same.
+func (e *hosting) keepLock(f folder.Folder) error {
 	file, err := f.Open(folder.LockFile, os.O_RDONLY|folder.NonBlock)
 	if err != nil {
 		return f.Explain(err)
 	}
 	e.serving.Lock()
 	defer e.serving.Unlock()
-	if e.began != nil || e.ended {
+	if e.lockFile != nil || e.ended {
 		return file.Close()
 	}
-	e.began = file
+	e.lockFile = file
 	return nil
 }
 
-// take serves the folder, if nobody does. It does not begin in a folder that is
-// another by now: what we know was never in that one.
-func (e *hosting) take() error {
+// serveFolder starts the server of the folder, if this process does not run it yet. It
+// returns folder.ErrServed if another process does. It refuses a folder that was replaced
+// since this process began: the records that this process knows were never in that one.
+func (e *hosting) serveFolder() error {
 	e.serving.Lock()
 	defer e.serving.Unlock()
 	if e.ended {
@@ -89,7 +90,7 @@ func (e *hosting) take() error {
 	if e.server != nil {
 		return nil
 	}
-	f := e.set.Place()
+	f := e.set.AsFolder()
 	if err := e.same(f); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (e *hosting) take() error {
 	if err != nil {
 		return err
 	}
-	if err := e.same(f); err != nil { // it was taken away just now, and we have made another
+	if err := e.same(f); err != nil { // the folder was removed just now, and Host has created another
 		s.Close()
 		return err
 	}
@@ -105,40 +106,41 @@ func (e *hosting) take() error {
 	e.tasks.Go(func() {
 		<-s.Done()
 		if err := s.Err(); err != nil {
-			e.lose(err)
+			e.folderLost(err)
 		}
 	})
 	e.set.Log.Info("serving", "folder", e.set.Folder)
 	return nil
 }
 
-// same: the folder is the one that we began with, if we have begun.
+// same returns an error if the folder is not the one that this process began with.
 func (e *hosting) same(f folder.Folder) error {
-	if e.began == nil {
+	if e.lockFile == nil {
 		return nil
 	}
-	return f.Still(e.began)
+	return f.Still(e.lockFile)
 }
 
-// orphaned: who served us may be gone.
-func (e *hosting) orphaned() {
+// serverLost starts a takeover: the process that runs the server may have ended.
+func (e *hosting) serverLost() {
 	e.serving.Lock()
 	defer e.serving.Unlock()
 	if !e.ended {
-		e.tasks.Go(e.takeOver)
+		e.tasks.Go(e.takeover)
 	}
 }
 
-// takeOver runs from a disconnect until somebody serves again.
-func (e *hosting) takeOver() {
+// takeover runs from a disconnect until this process serves the folder or is connected
+// again.
+func (e *hosting) takeover() {
 	e.link.mu.Lock()
-	back := e.life.back
+	back := e.epoch.back
 	e.link.mu.Unlock()
 	for {
-		if err := e.take(); err == nil {
+		if err := e.serveFolder(); err == nil {
 			return
 		} else if errors.Is(err, folder.ErrReplaced) {
-			e.lose(fmt.Errorf("rotanats: %w", err))
+			e.folderLost(fmt.Errorf("rotanats: %w", err))
 			return
 		} else if !errors.Is(err, folder.ErrServed) {
 			e.set.Log.Warn("taking over", "folder", e.set.Folder, "err", err)
@@ -146,26 +148,26 @@ func (e *hosting) takeOver() {
 		select {
 		case <-back:
 			return
-		case <-time.After(folder.AskEvery):
+		case <-time.After(folder.PollEvery):
 		}
 	}
 }
 
-// lose: the folder was taken away. Nothing is served, written or read any more by
-// this store; leases end, and with them the sessions.
-func (e *hosting) lose(because error) {
+// folderLost closes the store for good after its folder was removed or replaced. Its
+// calls fail, so leases expire and sessions end.
+func (e *hosting) folderLost(because error) {
 	e.set.Log.Error("stopped", "folder", e.set.Folder, "err", because)
 	e.abandon(because)
 }
 
-// Close gives the folder to another process, if it was ours to serve.
+// Close closes the store. If this process runs the server, another can take over.
 func (e *hosting) Close() error {
 	e.close()
 	e.serving.Lock()
 	s := e.server
 	e.server, e.ended = nil, true
-	if e.began != nil {
-		e.began.Close()
+	if e.lockFile != nil {
+		e.lockFile.Close()
 	}
 	e.serving.Unlock()
 	var err error
@@ -179,15 +181,15 @@ func (e *hosting) Close() error {
 // Class is B: one server with a durable log.
 func (e *hosting) Class() rota.Class { return rota.ClassB }
 
-// Put is the store's, and the end of freshness.
+// Put writes a record as store does. After the first one the folder is not fresh.
 func (e *hosting) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
 	e.used.Store(true)
 	return e.store.Put(ctx, key, value, prev)
 }
 
-// Fresh tells whether this process has just made the folder and has not written to
-// it yet, so that no group can have forgotten anything in it. Later a bucket without
-// records is one that was emptied. It connects.
+// Fresh tells whether this process has created the folder and has not written to it yet,
+// so that no record can have been lost from it. Later an empty bucket means that its
+// records were deleted. Fresh connects.
 func (e *hosting) Fresh(ctx context.Context) (bool, error) {
 	if _, err := e.open(ctx); err != nil {
 		return false, err

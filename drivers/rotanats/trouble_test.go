@@ -17,17 +17,17 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A ledger judges what handlers are given. They always succeed, so a message may
-// come only when all before it were handled: one ahead of that is out of order,
-// or something was lost. What was handled may come again: a server that dies may
-// not have heard that it was.
+// A ledger checks the order of messages that handlers get. Handlers always succeed, so a
+// message may arrive only when all before it were handled: otherwise it is out of order, or
+// one was lost. A handled message may be redelivered, since a server that dies may have
+// lost its acknowledgement.
 type ledger struct {
 	testing.TB
-	slow     time.Duration // what a message takes
+	slow     time.Duration // the time that a message takes
 	mu       sync.Mutex
 	done     map[string]int                     // partition → messages handled from the front
-	again    int                                // messages that came again
-	sessions map[string]map[rota.Token][]string // partition → token → who acted under it
+	again    int                                // redelivered messages
+	sessions map[string]map[rota.Token][]string // partition → token → sessions that acted under it
 	changed  chan struct{}
 }
 
@@ -119,8 +119,7 @@ func (l *ledger) memberUntil(ctx context.Context, name string, store rota.Store,
 	return ended
 }
 
-// survives publishes messages while trouble goes on, and wants each handled in
-// order.
+// survives publishes messages while trouble runs, and checks that each is handled in order.
 func survives(t *testing.T, b *broker, bound time.Duration, trouble func()) {
 	l := newLedger(t)
 	mem := rotatest.NewMemStore()
@@ -173,8 +172,8 @@ func TestSourceOneServerKilled(t *testing.T) {
 	})
 }
 
-// TestSourceEmbeddedWhileHostsDie: the source is on the folder's server, whoever
-// runs that.
+// TestSourceEmbeddedWhileHostsDie kills the processes that run the folder's server, while a
+// source uses it.
 func TestSourceEmbeddedWhileHostsDie(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -190,8 +189,8 @@ func TestSourceEmbeddedWhileHostsDie(t *testing.T) {
 	})
 }
 
-// TestSourceClusterKilled kills each server in turn, leaders too: messages wait for
-// an election, and none is lost.
+// TestSourceClusterKilled kills each server in turn, leaders too: messages wait for an
+// election, and none is lost.
 func TestSourceClusterKilled(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -205,9 +204,9 @@ func TestSourceClusterKilled(t *testing.T) {
 	})
 }
 
-// TestRestoredServerEndsEverySession sets a server back to before the members'
-// last heartbeats. Whoever has beaten since then must end its session; and what
-// comes after acts under new tokens.
+// TestRestoredServerEndsEverySession restores a server to a state before the members' last
+// heartbeats. Every member that has sent one since must end its session, and the next
+// sessions act under new tokens.
 func TestRestoredServerEndsEverySession(t *testing.T) {
 	for name, query := range map[string]string{"class C": "", "vouched for": "?sync=always"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,54 +13,55 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// warnEvery is how often one and the same thing is warned of, and mostWarned how
-// many things are within that time.
+// The same warning is given at most once per warnEvery, and at most mostWarned
+// different ones in that time.
 const (
 	warnEvery  = time.Minute
 	mostWarned = 64
 )
 
-// warnings is what people should know although no call has failed.
+// warnings are sentences for operators about problems that made no call fail.
 type warnings struct {
-	mu     sync.Mutex
-	untold []string
-	told   map[string]time.Time
+	mu      sync.Mutex
+	pending []string
+	given   map[string]time.Time // when each was given
 }
 
-func (w *warnings) add(text string) (first bool) {
+// add adds a warning unless it was given lately.
+func (w *warnings) add(text string) (added bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told == nil {
-		w.told = map[string]time.Time{}
+	if w.given == nil {
+		w.given = map[string]time.Time{}
 	}
 	now := time.Now()
-	maps.DeleteFunc(w.told, func(_ string, at time.Time) bool { return now.Sub(at) >= warnEvery })
-	if _, told := w.told[text]; told || len(w.told) >= mostWarned {
+	maps.DeleteFunc(w.given, func(_ string, at time.Time) bool { return now.Sub(at) >= warnEvery })
+	if _, lately := w.given[text]; lately || len(w.given) >= mostWarned {
 		return false
 	}
-	w.told[text] = now
-	w.untold = append(w.untold, text)
+	w.given[text] = now
+	w.pending = append(w.pending, text)
 	return true
 }
 
-// warn notes what people should know.
+// warn logs a warning and keeps it for Warnings.
 func (l *link) warn(text string) {
 	if l.warnings.add(text) {
 		l.set.Log.Warn(text)
 	}
 }
 
-// Warnings implements rota.Warner.
+// Warnings implements rota.Warner: it returns the warnings since the last call.
 func (l *link) Warnings() []string {
 	l.warnings.mu.Lock()
 	defer l.warnings.mu.Unlock()
-	out := slices.Clone(l.warnings.untold)
-	l.warnings.untold = nil
+	out := slices.Clone(l.warnings.pending)
+	l.warnings.pending = nil
 	return out
 }
 
-// refused warns of a right that is missing. The server tells it apart from the call
-// that it refuses, which is answered by nobody.
+// refused warns of a missing right. The server reports it asynchronously, and does not
+// answer the call itself, so the call can only time out.
 func (l *link) refused(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -73,14 +74,14 @@ func (l *link) refused(err error) {
 	_, rest, _ := strings.Cut(text, `"`)
 	subject, _, ok := strings.Cut(rest, `"`)
 	if !ok {
-		l.warn(fmt.Sprintf("the server %v refuses what this process asks: %v", l.set, err))
+		l.warn(fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, err))
 		return
 	}
 	l.warn(fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(subject)))
 }
 
-// right is the right that a subject needs. Subjects that differ by record, partition,
-// consumer or message need the same one.
+// right returns the pattern of the right that a subject needs. Subjects that differ only
+// by record, partition, consumer or message need the same right, and cause one warning.
 func (l *link) right(subject string) string {
 	inbox := cmp.Or(l.set.Inbox, "_INBOX") + "."
 	if strings.HasPrefix(subject, inbox) {

@@ -18,30 +18,31 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// A watch subscribes to the echo of a prefix and reads what there is, in this
-// order, so that nothing falls in between. The echo is an ordinary subscription:
-// a thousand members hear of a plan several times cheaper than by a JetStream
-// consumer each. It may miss something: when the stream gets another leader, or
-// in a cluster before the subscription has reached every server. So everything
-// is read again at such times, and now and then in any case. A lost connection
-// ends the watch, and so does another bucket of the same name: its revisions say
-// nothing about which version is the newer.
+// A watch subscribes to the echo of a prefix and then reads all records, in this order,
+// so that no change falls in between. An ordinary subscription is several times cheaper
+// for a thousand members than a JetStream consumer each. It may miss changes: when the
+// stream gets another leader, or in a cluster before every server knows the
+// subscription. So all records are read again at such times, and at intervals in any
+// case. The watch ends when the connection is lost, and when the bucket was deleted and
+// created again, since revisions of two buckets cannot be compared.
 type watch struct {
 	s      *store
 	prefix string
-	made   time.Time // when the bucket was made that it watches
+	made   time.Time // when the bucket was created
 
 	mu    sync.Mutex
-	seen  map[string]uint64 // key → newest revision, of marks too while they last
-	live  map[string]bool   // keys that were last shown as existing
-	news  []rota.Entry      // the newest version per key, not shown yet
-	at    map[string]int    // key → place in news
-	err   error             // why it ends
-	wake  chan struct{}     // holds one token while there may be something to take
-	look  chan struct{}     // holds one token when everything is to be read again
-	doubt chan struct{}     // holds one token when the bucket may be another
-	hints map[string]uint64 // key → revision that an unproven echo tells of
-	hint  chan struct{}     // holds one token while there are hints
+	seen  map[string]uint64 // key → newest revision, also of deletion marks
+	live  map[string]bool   // keys that the caller knows to exist
+	news  []rota.Entry      // the newest version per key that the caller has not got yet
+	at    map[string]int    // key → index in news
+	err   error             // why the watch ends
+	hints map[string]uint64 // key → revision that an echo without a valid seal claims
+
+	// Signals, each a channel with room for one.
+	wake  chan struct{} // there may be news
+	look  chan struct{} // read all records again
+	doubt chan struct{} // the bucket may be a new one
+	hint  chan struct{} // there are hints
 }
 
 func newWatch(s *store, prefix string) *watch {
@@ -50,18 +51,18 @@ func newWatch(s *store, prefix string) *watch {
 		hints: map[string]uint64{}, hint: make(chan struct{}, 1)}
 }
 
-// How soon and how often everything is read again.
+// Intervals and limits of reading again.
 const (
-	secondLook = 200 * time.Millisecond
-	lookEvery  = 30 * time.Second
-	doubtEvery = time.Second            // at most; a revision that is merely late is no rarity
-	hintEvery  = 100 * time.Millisecond // at most; the first is followed at once
-	mostHints  = 64                     // keys; with more, everything is read
+	secondLook = 200 * time.Millisecond // after the first, in a cluster
+	lookEvery  = 30 * time.Second       // on average
+	doubtEvery = time.Second            // at most so often, since late echoes are common
+	hintEvery  = 100 * time.Millisecond // at most so often; the first hint is followed at once
+	mostHints  = 64                     // keys; with more, all records are read
 )
 
 var (
-	errMissed      = errors.New("rotanats: the watch may have missed something")
-	errOtherBucket = errors.New("the bucket was deleted and made again")
+	errMissed      = errors.New("rotanats: the watch may have missed changes")
+	errOtherBucket = errors.New("the bucket was deleted and created again")
 )
 
 func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
@@ -69,25 +70,25 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		w := newWatch(s, prefix)
-		clustered, hush, err := w.begin(ctx)
+		clustered, unsubscribe, err := w.begin(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer hush()
-		batch, err := w.take()
+		defer unsubscribe()
+		batch, err := w.next()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		gone := func(e rota.Entry) bool { return e.Deleted } // since it was read
+		gone := func(e rota.Entry) bool { return e.Deleted } // deleted since it was read
 		if !yield(slices.DeleteFunc(batch, gone), nil) {
 			return
 		}
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		wg.Go(func() { w.keepLooking(ctx, clustered) })
+		wg.Go(func() { w.keepReading(ctx, clustered) })
 		for {
 			select {
 			case <-w.wake:
@@ -95,7 +96,7 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 				yield(nil, ctx.Err())
 				return
 			}
-			batch, err := w.take()
+			batch, err := w.next()
 			if len(batch) > 0 && !yield(batch, nil) {
 				return
 			}
@@ -108,7 +109,7 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 }
 
 // begin subscribes, then reads.
-func (w *watch) begin(ctx context.Context) (clustered bool, hush func(), err error) {
+func (w *watch) begin(ctx context.Context) (clustered bool, unsubscribe func(), err error) {
 	if err := checkPrefix(w.prefix); err != nil {
 		return false, nil, err
 	}
@@ -116,25 +117,25 @@ func (w *watch) begin(ctx context.Context) (clustered bool, hush func(), err err
 	if err != nil {
 		return false, nil, err
 	}
-	hushEcho, err := w.s.hear(ctx, w.s.echo(wildcard(w.prefix)), w.heard, w.fail)
+	closeEcho, err := w.s.subscribe(ctx, w.s.echo(wildcard(w.prefix)), w.onEcho, w.fail)
 	if err != nil {
 		return false, nil, err
 	}
-	hush = hushEcho
+	unsubscribe = closeEcho
 	if b.replicas > 1 {
-		// The new leader does not repeat what the old one may have left untold.
-		hushLeader, err := w.s.hear(ctx, "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."+w.s.stream(), func(*nats.Msg) { poke(w.look) }, func(error) {})
+		// A new leader does not repeat writes that the old one accepted and did not echo.
+		closeLeader, err := w.s.subscribe(ctx, "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."+w.s.stream(), func(*nats.Msg) { signal(w.look) }, func(error) {})
 		if err != nil {
-			hushEcho()
+			closeEcho()
 			return false, nil, err
 		}
-		hush = func() { hushEcho(); hushLeader() }
+		unsubscribe = func() { closeEcho(); closeLeader() }
 	}
 	if err := w.read(ctx); err != nil {
-		hush()
+		unsubscribe()
 		return false, nil, err
 	}
-	return b.replicas > 1, hush, nil
+	return b.replicas > 1, unsubscribe, nil
 }
 
 func checkPrefix(prefix string) error {
@@ -144,7 +145,7 @@ func checkPrefix(prefix string) error {
 	return checkKey(strings.TrimSuffix(prefix, "/"))
 }
 
-// wildcard is the pattern of all keys under a prefix, as a key.
+// wildcard returns the pattern of all keys under a prefix, in the form of a key.
 func wildcard(prefix string) string {
 	if prefix == "" || strings.HasSuffix(prefix, "/") {
 		return prefix + ">"
@@ -152,7 +153,7 @@ func wildcard(prefix string) string {
 	return prefix
 }
 
-// read reads everything under the prefix, from the leader.
+// read reads all records under the prefix, from the stream's leader.
 func (w *watch) read(ctx context.Context) error {
 	w.mu.Lock()
 	before := maps.Clone(w.seen)
@@ -164,16 +165,16 @@ func (w *watch) read(ctx context.Context) error {
 	if err := w.same(made); err != nil {
 		return err
 	}
-	if err := w.s.getAll(ctx, keys, func(e rota.Entry) { w.show(e); delete(before, e.Key) }); err != nil {
+	if err := w.s.getAll(ctx, keys, func(e rota.Entry) { w.observe(e); delete(before, e.Key) }); err != nil {
 		return err
 	}
 	w.vanished(before)
 	return nil
 }
 
-// list names what there is to read, and when the bucket was made. Of a single key
-// the first read takes the latter from what is known of the bucket: watches begin
-// when members do, and every question in a row is felt then.
+// list returns the keys to read, and when the bucket was created. For a single key the
+// first read uses the cached time: watches begin when members start, and every further
+// round trip delays them.
 func (w *watch) list(ctx context.Context) (keys []string, made time.Time, err error) {
 	if wildcard(w.prefix) != w.prefix {
 		return w.s.list(ctx, w.prefix)
@@ -189,7 +190,7 @@ func (w *watch) list(ctx context.Context) (keys []string, made time.Time, err er
 	return []string{w.prefix}, made, err
 }
 
-// same sees that the bucket is still the one that was read first.
+// same returns an error if the bucket is not the one that was read first.
 func (w *watch) same(made time.Time) error {
 	if w.made.IsZero() {
 		w.made = made
@@ -201,15 +202,15 @@ func (w *watch) same(made time.Time) error {
 	return nil
 }
 
-// vanished: of these keys, at these revisions, not even a mark is left. A mark lasts
-// for longer than an echo can be late, so what was known to be deleted need not be
-// remembered any more.
+// vanished handles keys, with the revisions last seen, of which the store has neither a
+// record nor a mark. A key that the caller knows is reported as deleted; one that was
+// deleted before is forgotten, since a mark lasts longer than an echo can be late.
 func (w *watch) vanished(keys map[string]uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, rev := range keys {
 		switch {
-		case w.seen[k] != rev: // since it was read
+		case w.seen[k] != rev: // a newer version arrived meanwhile
 		case w.live[k]:
 			w.add(rota.Entry{Key: k, Deleted: true})
 		default:
@@ -218,8 +219,8 @@ func (w *watch) vanished(keys map[string]uint64) {
 	}
 }
 
-// list names all keys under a prefix, deleted ones too while their marks last, and
-// tells when the bucket was made.
+// list returns all keys under a prefix, with deleted ones until their marks expire, and
+// when the bucket was created.
 func (s *store) list(ctx context.Context, prefix string) (keys []string, made time.Time, err error) {
 	for {
 		var page streamInfo
@@ -239,11 +240,11 @@ func (s *store) list(ctx context.Context, prefix string) (keys []string, made ti
 	}
 }
 
-// gets is how many cells are asked for at once.
+// gets is how many records are read concurrently.
 const gets = 32
 
-// getAll reads cells, several at once, and hands over those there are.
-func (s *store) getAll(ctx context.Context, keys []string, take func(rota.Entry)) error {
+// getAll reads records concurrently and calls use for each that exists, one at a time.
+func (s *store) getAll(ctx context.Context, keys []string, use func(rota.Entry)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	todo := make(chan string)
@@ -272,26 +273,28 @@ func (s *store) getAll(ctx context.Context, keys []string, take func(rota.Entry)
 		r := <-done
 		switch {
 		case r.err == nil:
-			take(r.e)
+			use(r.e)
 		case !errors.Is(r.err, rota.ErrNotFound) && failed == nil:
 			failed = r.err
-			cancel() // the others fail at once
+			cancel() // the remaining reads fail at once
 		}
 	}
 	wg.Wait()
 	return failed
 }
 
-// keepLooking reads everything again when there is reason to, and seldom without.
-func (w *watch) keepLooking(ctx context.Context, clustered bool) {
-	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // not all at once
+// keepReading reads all records again when the watch may have missed changes, and at
+// long intervals in any case. It also follows hints and doubts. It ends the watch when
+// one of these reads fails.
+func (w *watch) keepReading(ctx context.Context, clustered bool) {
+	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // with jitter, so that members do not read all at once
 	next := time.NewTimer(again())
 	defer next.Stop()
 	if clustered {
 		next.Reset(secondLook)
 	}
-	doubt, calm := w.doubt, (<-chan time.Time)(nil)
-	hint, rest := w.hint, (<-chan time.Time)(nil)
+	doubt, doubtPause := w.doubt, (<-chan time.Time)(nil)
+	hint, hintPause := w.hint, (<-chan time.Time)(nil)
 	for {
 		var err error
 		select {
@@ -308,13 +311,13 @@ func (w *watch) keepLooking(ctx context.Context, clustered bool) {
 			if made, err = w.s.made(ctx); err == nil {
 				err = w.same(made)
 			}
-			doubt, calm = nil, time.After(doubtEvery)
-		case <-calm:
+			doubt, doubtPause = nil, time.After(doubtEvery)
+		case <-doubtPause:
 			doubt = w.doubt
 		case <-hint:
 			err = w.follow(ctx)
-			hint, rest = nil, time.After(hintEvery)
-		case <-rest:
+			hint, hintPause = nil, time.After(hintEvery)
+		case <-hintPause:
 			hint = w.hint
 		}
 		if err != nil {
@@ -324,36 +327,36 @@ func (w *watch) keepLooking(ctx context.Context, clustered bool) {
 	}
 }
 
-// heard takes an echo.
-func (w *watch) heard(msg *nats.Msg) {
+// onEcho handles an echo. Without a valid seal it is a hint.
+func (w *watch) onEcho(msg *nats.Msg) {
 	rev, err := strconv.ParseUint(msg.Header.Get(headerSequence), 10, 64)
 	if err != nil {
-		return // somebody else's: the server numbers all it repeats
+		return // not from the server, which numbers every echo
 	}
 	name := strings.TrimPrefix(msg.Subject, "_rota."+w.s.name+".")
 	key := strings.ReplaceAll(name, ".", "/")
 	if !sealed(w.s.sealing(), "$KV."+w.s.name+"."+name, msg) {
-		w.heed(key, rev)
+		w.addHint(key, rev)
 		return
 	}
-	w.show(rota.Entry{Key: key, Value: msg.Data, Rev: rota.Rev(rev), Deleted: msg.Header.Get(headerOperation) != ""})
+	w.observe(rota.Entry{Key: key, Value: msg.Data, Rev: rota.Rev(rev), Deleted: msg.Header.Get(headerOperation) != ""})
 }
 
-// heed takes a hint: somebody says that key has changed, and nothing proves it.
-func (w *watch) heed(key string, rev uint64) {
+// addHint notes a hint: a message claims that key has changed, without proof.
+func (w *watch) addHint(key string, rev uint64) {
 	w.mu.Lock()
 	if len(w.hints) < mostHints || w.hints[key] != 0 {
 		w.hints[key] = max(w.hints[key], rev)
 	} else {
-		poke(w.look)
+		signal(w.look)
 	}
 	w.mu.Unlock()
-	poke(w.hint)
+	signal(w.hint)
 }
 
-// follow reads what hints tell of. A revision that the store has not reached is a
-// lie. The key of the seals is asked for, too: if the bucket was given another, all
-// echoes are hints until it is known.
+// follow reads the records that hints name. A hint with a revision that the record does
+// not have is forged. follow also reads the key of the seals again: if the bucket has
+// got a new one, all echoes are hints until it is known.
 func (w *watch) follow(ctx context.Context) error {
 	w.mu.Lock()
 	hints := w.hints
@@ -376,36 +379,36 @@ func (w *watch) follow(ctx context.Context) error {
 		if uint64(e.Rev) >= hints[e.Key] {
 			delete(hints, e.Key)
 		}
-		w.show(e)
+		w.observe(e)
 	})
 	if err == nil && len(hints) > 0 {
-		w.s.warn(fmt.Sprintf("somebody who is not the server tells of changes on _rota.%s.> that are not so: "+
-			"they are not believed. Nobody but the server should be allowed to publish there", w.s.name))
+		w.s.warn(fmt.Sprintf("a client other than the server publishes changes on _rota.%s.> that did not happen: "+
+			"they are ignored. Allow nobody but the server to publish there", w.s.name))
 	}
 	return err
 }
 
-// show adds a version to the news if it is newer than what was shown.
-func (w *watch) show(e rota.Entry) {
+// observe adds a version of a record to the news if it is newer than the last one.
+func (w *watch) observe(e rota.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if uint64(e.Rev) <= w.seen[e.Key] {
 		if uint64(e.Rev) < w.seen[e.Key] {
-			poke(w.doubt) // late, or of another bucket
+			signal(w.doubt) // the version is late, or the bucket is a new one
 		}
 		return
 	}
 	w.seen[e.Key] = uint64(e.Rev)
 	if e.Deleted {
-		e.Value, e.Rev = nil, 0 // a mark is nothing to build on
+		e.Value, e.Rev = nil, 0 // a mark's revision is of no use to the caller
 		if !w.live[e.Key] {
-			return // nobody has heard of it
+			return // the caller has never seen the key
 		}
 	}
 	w.add(e)
 }
 
-// add makes e the news of its key.
+// add makes e the news of its key. w.mu is held.
 func (w *watch) add(e rota.Entry) {
 	if e.Deleted {
 		delete(w.live, e.Key)
@@ -418,11 +421,11 @@ func (w *watch) add(e rota.Entry) {
 		w.at[e.Key] = len(w.news)
 		w.news = append(w.news, e)
 	}
-	poke(w.wake)
+	signal(w.wake)
 }
 
-// take returns what has not been shown yet.
-func (w *watch) take() ([]rota.Entry, error) {
+// next returns the news since the last call, and why the watch ends, if it does.
+func (w *watch) next() ([]rota.Entry, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	batch := w.news
@@ -437,10 +440,11 @@ func (w *watch) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
-	poke(w.wake)
+	signal(w.wake)
 }
 
-func poke(c chan struct{}) {
+// signal fills a channel that has room for one, unless it is full.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -10,8 +10,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats"
 )
 
-// TestWatchOfABucketMadeAgain deletes the bucket under a watch and makes another,
-// whose revisions begin at 1. The watch must show what is written there, or end.
+// TestWatchOfABucketMadeAgain deletes the bucket during a watch and creates another, whose
+// revisions begin at 1. The watch must show its changes, or end.
 func TestWatchOfABucketMadeAgain(t *testing.T) {
 	for _, prefix := range []string{"dir/k", "dir/"} {
 		t.Run(prefix, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWatchOfABucketMadeAgain(t *testing.T) {
 			}
 			for batch, err := range r.Watch(ctx, prefix) {
 				if err != nil {
-					break // it ends: whoever watches reads again
+					break // it ends, and the caller begins a new one
 				}
 				if e := batch[0]; string(e.Value) == "new" {
 					break
@@ -39,7 +39,7 @@ func TestWatchOfABucketMadeAgain(t *testing.T) {
 				if err := newBuckets(t, s.URL()).js.DeleteStream(ctx, "KV_rota"); err != nil {
 					t.Fatal(err)
 				}
-				w.Get(ctx, "dir/k") // tells that it is gone; the next call makes it again
+				w.Get(ctx, "dir/k") // notices that the bucket is gone; the next call creates it
 				if _, err := w.Put(ctx, "dir/k", []byte("new"), 0); err != nil {
 					t.Fatal(err)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// The processes of one host need no server: the first of them brings it along.
+// The processes of one host need no separate server: the first of them runs it.
 func ExampleStore() {
 	m, err := rota.New(rota.Config{
 		Group:  "shop",
@@ -25,7 +25,7 @@ func ExampleStore() {
 	}
 }
 
-// A server alone, for the processes of this host and for others that know a token.
+// A server alone, for the processes of this host and for clients that know a token.
 func ExampleServe() {
 	s, err := embedded.Serve("embed:./data", "nats://0.0.0.0:4222?token-file=token&cert=server.pem&key=server.key")
 	if err != nil {

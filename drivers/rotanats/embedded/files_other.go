@@ -2,4 +2,4 @@
 
 package embedded
 
-func mostFiles() uint64 { return 1024 }
+func maxFiles() uint64 { return 1024 }

@@ -4,8 +4,8 @@ package embedded
 
 import "syscall"
 
-// mostFiles is how many files this process may have open.
-func mostFiles() uint64 {
+// maxFiles returns how many files this process may have open.
+func maxFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 1024

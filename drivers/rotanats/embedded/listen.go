@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
-// free tells whether an address can be listened on.
+// free returns an error if this process cannot listen on an address.
 func free(address string) error {
 	l, err := net.Listen("tcp", address)
 	switch {
@@ -25,7 +25,7 @@ func free(address string) error {
 	return fmt.Errorf("listen on %s: %w", address, err)
 }
 
-// loopback tells whether an address can be reached from this host alone.
+// loopback tells whether an address can be reached from this host only.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -35,20 +35,21 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// leastSecret is how many bytes a password or a token has at least that other hosts
-// can try. It is no measure of a good one: this keeps out what is guessed at once.
-const leastSecret = 8
+// minSecret is the least number of bytes of a password or token that other hosts can
+// try. A longer one is not thereby a good one: this keeps out those that are guessed at
+// once.
+const minSecret = 8
 
-// guessable refuses a server that other hosts can reach and whose secret they would
-// soon guess.
+// guessable refuses a server that other hosts can reach and whose secret is so short
+// that it is soon guessed.
 func guessable(s *address.Settings, listen string) error {
 	if listen == "" || loopback(listen) {
 		return nil
 	}
 	for what, secret := range map[string]address.Secret{"password": s.Password, "token": s.Token} {
-		if n := len(secret); n > 0 && n < leastSecret {
-			return fmt.Errorf("%s can be reached from other hosts, and its %s has %d bytes: whoever tries has guessed it soon; use %d or more, better 32 random ones, as from openssl rand -hex 16",
-				listen, what, n, leastSecret)
+		if n := len(secret); n > 0 && n < minSecret {
+			return fmt.Errorf("%s can be reached from other hosts, and its %s has %d bytes, which is soon guessed: use %d or more, better 32 random ones, as from openssl rand -hex 16",
+				listen, what, n, minSecret)
 		}
 	}
 	return nil

@@ -22,8 +22,8 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// A Server is an embedded NATS server that serves a folder. It syncs every write
-// to disk before it is acknowledged.
+// A Server is an embedded NATS server that serves a folder. It syncs every write to disk
+// before it acknowledges it.
 type Server struct {
 	dir   string
 	log   *slog.Logger
@@ -32,43 +32,43 @@ type Server struct {
 	note  folder.Note
 	fresh bool
 	once  sync.Once
-	done  chan struct{} // closed when it does not serve any more
-	err   error         // why, if nobody has asked for it
+	done  chan struct{} // closed when the server has stopped
+	err   error         // why it stopped by itself; nil after Close
 	guard sync.WaitGroup
 
 	socket net.Listener
-	guests sync.WaitGroup  // connections of the socket, and who takes them
-	ending context.Context // of all of them
+	conns  sync.WaitGroup  // the goroutines of the socket and its connections
+	ending context.Context // ends when those connections must be closed
 	end    context.CancelFunc
 }
 
-// guardEvery is how often a server sees that its folder is still the one it locked.
-// Another process may lock what is at that place now and serve it, and its members
-// would know nothing of ours.
-const guardEvery = 500 * time.Millisecond
+// checkEvery is how often a server checks that its folder is still the one it locked. If
+// the folder was replaced, another process can lock and serve the new one, and its
+// members and ours would not know of each other.
+const checkEvery = 500 * time.Millisecond
 
 const (
-	startTime = 30 * time.Second // how long a server may take to read its data
-	writeTime = 10 * time.Second // how long a client may take to read what it is sent
-	leaveTime = time.Second      // how long clients of a server that ends have to read its last words
+	startTime = 30 * time.Second // timeout for the server to read its data
+	writeTime = 10 * time.Second // timeout of a write to a client
+	leaveTime = time.Second      // how long clients may take to read the last bytes of a server that stops
 )
 
-// Serve runs the server of a folder, for others to connect to, and returns when it
-// serves. dir is the URL of the folder, embed:DIR. Processes of this host connect by
-// embed:DIR or folder:DIR, through a socket in the folder: nobody can who may not
-// enter the folder.
+// Serve starts the server of a folder, for other processes to connect to, and returns
+// when it is ready. dir is the URL of the folder, embed:DIR. Processes of this host
+// connect by embed:DIR or folder:DIR, through a socket in the folder: a user who may not
+// enter the folder cannot.
 //
-// listen is the URL of an address at which clients can come by TCP as well, "" for
-// none:
+// listen is the URL of an address where clients can connect by TCP as well, "" for none:
 //
-//	nats://127.0.0.1:4222                                the folder's key lets clients in
+//	nats://127.0.0.1:4222                                clients sign in with the folder's key
 //	nats://user:password@0.0.0.0:4222?cert=FILE&key=FILE
 //	nats://0.0.0.0:4222?token-file=FILE&cert=FILE&key=FILE&ca=FILE
-//	nats://127.0.0.1:4222?open=true                      every user of this host may come in
+//	nats://127.0.0.1:4222?open=true                      every user of this host may connect
 //
-// Clients have to know the user and password, or the token, or else to hold the key in
-// the folder's file rota.nkey. With ca, clients have to show a certificate. Beyond
-// loopback a user and password or a token is required, and a certificate advised.
+// Clients need the user and password, or the token; if the URL has none, they need the
+// key in the folder's file rota.nkey. With ca, clients have to show a certificate.
+// Beyond loopback a user and password or a token is required, and a certificate is
+// advised.
 func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	home, err := address.Read(dir)
 	if err == nil {
@@ -77,8 +77,8 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if home.Folder == "" || home.Guest {
-		return nil, errors.New("rotanats: serve: name the folder by embed:DIR")
+	if home.Folder == "" || home.ClientOnly {
+		return nil, errors.New("rotanats: serve: name the folder as embed:DIR")
 	}
 	set := home
 	if listen != "" {
@@ -86,10 +86,10 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 			return nil, err
 		}
 		if len(set.Servers) != 1 {
-			return nil, errors.New("rotanats: serve: listen at one address: write nats://HOST:PORT")
+			return nil, errors.New("rotanats: serve: listen on one address: write nats://HOST:PORT")
 		}
 		if signIn(home) || home.Secure || home.Open {
-			return nil, errors.New("rotanats: serve: how clients sign in belongs to the URL to listen at, not to that of the folder")
+			return nil, errors.New("rotanats: serve: how clients sign in belongs in the URL to listen on, not in that of the folder")
 		}
 		listen = set.Servers[0]
 	}
@@ -105,9 +105,9 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	if err := servable(set, listen); err != nil {
 		return nil, err
 	}
-	s, err := serve(home.Place(), listen, set, true)
+	s, err := serve(home.AsFolder(), listen, set, true)
 	if errors.Is(err, folder.ErrServed) {
-		n, _ := home.Place().Read()
+		n, _ := home.AsFolder().Read()
 		return nil, fmt.Errorf("rotanats: the folder %s is served by process %d already", home.Folder, n.Pid)
 	}
 	if err != nil {
@@ -116,11 +116,11 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 	return s, nil
 }
 
-// signIn tells whether the settings say what clients sign in with.
+// signIn tells whether the settings have a user, a password or a token.
 func signIn(s *address.Settings) bool { return s.User != "" || s.Password != "" || s.Token != "" }
 
-// servable refuses what would serve more openly than was meant, or nobody at all.
-// Half of what clients sign in with is not "no password".
+// servable refuses settings that would let in more clients than was meant, or none at
+// all. A user without a password, say, does not mean "no password".
 func servable(s *address.Settings, listen string) error {
 	secrets := signIn(s)
 	switch {
@@ -129,7 +129,7 @@ func servable(s *address.Settings, listen string) error {
 	case s.Creds != "" || s.NKey != "":
 		return errors.New("rotanats: serve with credentials or a key: they are for clients; give a user and password or a token")
 	case listen == "" && (secrets || s.Secure || s.Open):
-		return errors.New("rotanats: serve with a password, a token, a certificate or openly: that is for clients that come by TCP; say where to listen")
+		return errors.New("rotanats: serve with a password, a token, a certificate or openly: that is for clients by TCP; say where to listen")
 	case s.Open && (secrets || s.CA != ""):
 		return errors.New("rotanats: serve openly, and with a password, a token or a CA: give one of them")
 	case s.Secure && s.TLS == nil && s.Cert == "":
@@ -140,27 +140,27 @@ func servable(s *address.Settings, listen string) error {
 	return nil
 }
 
-// serve takes the folder and runs its server. told: by someone who knows how
-// clients are to sign in.
-func serve(f folder.Folder, listen string, set *address.Settings, told bool) (*Server, error) {
+// serve locks the folder and starts its server. explicit means that Serve was called,
+// whose caller has said how clients sign in.
+func serve(f folder.Folder, listen string, set *address.Settings, explicit bool) (*Server, error) {
 	lock, err := f.Lock()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{dir: f.Dir, log: set.Log, lock: lock, done: make(chan struct{})}
-	if err := s.start(f, listen, set, told); err != nil {
+	if err := s.start(f, listen, set, explicit); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.guests.Go(s.welcome)
+	s.conns.Go(s.accept)
 	s.guard.Go(func() { s.watch(f) })
 	return s, nil
 }
 
-// watch ends the server when its folder was taken away.
+// watch stops the server when its folder was removed or replaced.
 func (s *Server) watch(f folder.Folder) {
-	tick := time.NewTicker(guardEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -175,7 +175,7 @@ func (s *Server) watch(f folder.Folder) {
 	}
 }
 
-func (s *Server) start(f folder.Folder, listen string, set *address.Settings, told bool) error {
+func (s *Server) start(f folder.Folder, listen string, set *address.Settings, explicit bool) error {
 	if err := f.Data(); err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 	}
 	auth := set.User != "" || set.Token != ""
 	switch {
-	case last.Guarded && !told:
-		return fmt.Errorf("the folder %s was served with a password at %s, and has to be again: run rota serve", f, last.Address)
+	case last.Guarded && !explicit:
+		return fmt.Errorf("the folder %s was served with a password at %s and needs one again: run rota serve", f, last.Address)
 	case listen == "":
 	case !auth && !loopback(listen):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", listen)
@@ -198,7 +198,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 	}
 	set.WarnExposed()
 	s.fresh = fresh
-	s.note = folder.Note{Address: listen, Guarded: told && (auth || set.Secure), Pid: os.Getpid()}
+	s.note = folder.Note{Address: listen, Guarded: explicit && (auth || set.Secure), Pid: os.Getpid()}
 	opts, err := s.options(f, set)
 	if err != nil {
 		return err
@@ -225,9 +225,9 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, to
 	return err
 }
 
-// maxConnections is well below what the process may have open: it needs files, too,
-// and a member that cannot open one fails at its work.
-func maxConnections() int { return int(min(mostFiles()/2, 1<<16)) }
+// maxConnections is half of the files that the process may have open: the process needs
+// files for its own work, too, and a flood of connections must not use them up.
+func maxConnections() int { return int(min(maxFiles()/2, 1<<16)) }
 
 func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Options, error) {
 	o := &server.Options{
@@ -250,7 +250,7 @@ func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Option
 	}
 	o.Host, o.DontListen = host, false
 	if !set.Open {
-		d := &doorman{set: set}
+		d := &authenticator{set: set}
 		if set.User == "" && set.Token == "" {
 			if d.key, err = f.Key(); err != nil {
 				return nil, err
@@ -271,15 +271,15 @@ func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Option
 	return o, nil
 }
 
-// doorman lets in who comes through the folder's socket, who knows what Serve was
-// told, and who holds the folder's key if it was told nothing.
-type doorman struct {
+// authenticator accepts connections through the folder's socket, clients that know the
+// secret given to Serve, and, if none was given, clients that hold the folder's key.
+type authenticator struct {
 	set *address.Settings
 	key string // public
 }
 
-func (d *doorman) Check(c server.ClientAuthentication) bool {
-	if from := c.RemoteAddress(); from != nil && from.Network() == "pipe" { // see seat
+func (d *authenticator) Check(c server.ClientAuthentication) bool {
+	if from := c.RemoteAddress(); from != nil && from.Network() == "pipe" { // see proxy
 		return true
 	}
 	same := func(a, b string) bool { return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -288,7 +288,7 @@ func (d *doorman) Check(c server.ClientAuthentication) bool {
 		same(o.Nkey, d.key) && signed(d.key, o.Sig, c.GetNonce())
 }
 
-// signed tells whether the holder of a key has signed what this connection was sent.
+// signed tells whether the holder of a key has signed the nonce of this connection.
 func signed(public, signature string, nonce []byte) bool {
 	key, err := nkeys.FromPublicKey(public)
 	if err != nil || len(nonce) == 0 {
@@ -298,11 +298,11 @@ func signed(public, signature string, nonce []byte) bool {
 	return err == nil && key.Verify(nonce, sig) == nil
 }
 
-// Addr is where it listens for clients that come by TCP: HOST:PORT, or "".
+// Addr returns the address where the server listens for TCP clients: HOST:PORT, or "".
 func (s *Server) Addr() string { return s.note.Address }
 
-// URL is its address for clients, without what they sign in with. If it does not
-// listen for TCP that is folder:DIR, for processes of this host.
+// URL returns the server's address for clients, without secrets. If it does not listen
+// for TCP clients, that is folder:DIR, for processes of this host.
 func (s *Server) URL() string {
 	if s.note.Address == "" {
 		return "folder:" + s.dir
@@ -310,15 +310,15 @@ func (s *Server) URL() string {
 	return "nats://" + s.note.Address
 }
 
-// Fresh tells that it found nothing in the folder: there are no records that
-// could have been forgotten.
+// Fresh tells whether the server found an empty folder, so that no records can have been
+// lost.
 func (s *Server) Fresh() bool { return s.fresh }
 
-// Done is closed when it does not serve any more: after Close, or because its folder
-// was removed or replaced.
+// Done is closed when the server has stopped: after Close, or because its folder was
+// removed or replaced.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err tells why it stopped by itself. It is nil before Done is closed.
+// Err returns why the server stopped by itself. It is nil before Done is closed.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -328,7 +328,7 @@ func (s *Server) Err() error {
 	}
 }
 
-// Close ends the server and gives the folder back.
+// Close stops the server and unlocks the folder.
 func (s *Server) Close() error {
 	s.stop(nil)
 	s.guard.Wait()
@@ -337,14 +337,14 @@ func (s *Server) Close() error {
 
 func (s *Server) stop(because error) {
 	s.once.Do(func() {
-		s.socket.Close() // the file stays: whoever serves next removes it
-		// A client that does not read, a frozen one say, must not keep the folder from
-		// whoever would serve it next.
+		s.socket.Close() // the file stays: the next server removes it
+		// A client that does not read, such as one stopped by a signal, must not keep the
+		// folder locked.
 		late := time.AfterFunc(leaveTime, s.end)
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
 		s.lock.Close()
-		s.guests.Wait()
+		s.conns.Wait()
 		late.Stop()
 		s.end()
 		s.err = because
@@ -352,7 +352,7 @@ func (s *Server) stop(because error) {
 	})
 }
 
-// serverLog keeps what the server could not start for.
+// serverLog writes the server's log lines, and keeps fatal errors: why it did not start.
 type serverLog struct {
 	log *slog.Logger
 	mu  sync.Mutex

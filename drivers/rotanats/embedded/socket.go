@@ -10,20 +10,21 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// welcome takes connections of the socket until it is closed.
-func (s *Server) welcome() {
-	pause := folder.AskEvery
+// accept accepts connections of the socket until it is closed. After an error it retries
+// with back-off.
+func (s *Server) accept() {
+	pause := folder.PollEvery
 	for {
 		conn, err := s.socket.Accept()
 		switch {
 		case err == nil:
-			pause = folder.AskEvery
-			s.guests.Go(func() { s.seat(conn) })
+			pause = folder.PollEvery
+			s.conns.Go(func() { s.proxy(conn) })
 			continue
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
-		s.log.Warn("taking connections", "folder", s.dir, "err", err) // no descriptor is left, say
+		s.log.Warn("accepting connections", "folder", s.dir, "err", err) // for example, no file descriptor is left
 		select {
 		case <-s.ending.Done():
 		case <-time.After(pause):
@@ -32,9 +33,10 @@ func (s *Server) welcome() {
 	}
 }
 
-// seat hands a connection to the server, which takes none but its own: bytes are
-// carried between the two. What that costs is in docs/decisions.md.
-func (s *Server) seat(conn net.Conn) {
+// proxy copies bytes between a connection of the socket and an in-process connection of
+// the server, which accepts no connections that others have opened. The cost is in
+// docs/decisions.md.
+func (s *Server) proxy(conn net.Conn) {
 	inside, err := s.ns.InProcessConn()
 	if err != nil {
 		conn.Close()
@@ -43,26 +45,26 @@ func (s *Server) seat(conn net.Conn) {
 	both := func() { conn.Close(); inside.Close() }
 	defer context.AfterFunc(s.ending, both)()
 	var back sync.WaitGroup
-	back.Go(func() { carry(inside, conn); both() })
-	carry(conn, inside)
+	back.Go(func() { relay(inside, conn); both() })
+	relay(conn, inside)
 	both()
 	back.Wait()
 }
 
-// A connection at rest keeps little memory: there may be thousands.
+// Sizes of buffers. An idle connection has a small one, since there may be thousands.
 const (
-	littleAtOnce = 4 << 10
-	muchAtOnce   = 64 << 10
+	smallSize = 4 << 10
+	largeSize = 64 << 10
 )
 
-var muchs = sync.Pool{New: func() any { return new([muchAtOnce]byte) }}
+var largeBuffers = sync.Pool{New: func() any { return new([largeSize]byte) }}
 
-// carry copies until one of the two ends. A reader that does not read is given up
-// after the time that the server itself gives it.
-func carry(to, from net.Conn) {
-	var much *[muchAtOnce]byte
-	little := make([]byte, littleAtOnce)
-	buf := little
+// relay copies bytes until one of the connections ends. If the receiver does not read, it
+// gives up after the server's own write timeout.
+func relay(to, from net.Conn) {
+	var large *[largeSize]byte
+	small := make([]byte, smallSize)
+	buf := small
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -75,15 +77,15 @@ func carry(to, from net.Conn) {
 			break
 		}
 		switch {
-		case much == nil && n == len(buf):
-			much = muchs.Get().(*[muchAtOnce]byte)
-			buf = much[:]
-		case much != nil && n <= littleAtOnce:
-			muchs.Put(much)
-			much, buf = nil, little
+		case large == nil && n == len(buf):
+			large = largeBuffers.Get().(*[largeSize]byte)
+			buf = large[:]
+		case large != nil && n <= smallSize:
+			largeBuffers.Put(large)
+			large, buf = nil, small
 		}
 	}
-	if much != nil {
-		muchs.Put(much)
+	if large != nil {
+		largeBuffers.Put(large)
 	}
 }

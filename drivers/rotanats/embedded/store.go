@@ -1,9 +1,10 @@
-// Package embedded brings NATS along where there is none: a server within the process
-// that uses it, with its data in a folder. Programs that only connect to servers use
-// package rotanats alone, and do not carry nats-server.
+// Package embedded runs a NATS server within the process that uses it, with its data in
+// a folder. Programs that only connect to servers use package rotanats alone, and do not
+// link nats-server.
 //
-// What it does not promise: it is good for one host, and as long as that lives. A
-// server that is frozen keeps the folder: then nobody can renew a lease.
+// What it does not promise: it serves one host, and ends with that host. A server whose
+// process is stopped by a signal keeps the folder locked: then no member can renew its
+// lease.
 //
 //	Store   a group's records, on a server that the processes of one host share
 //	Serve   the server alone, for others to connect to
@@ -17,10 +18,10 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
-// Store is rotanats.Store, for embed:DIR as well: it keeps records in a folder, by a
-// NATS server that the processes of one host share. The first process serves the
-// folder, the others connect to it through a socket in the folder; when it ends,
-// however it ends, another takes over the same data, within a fraction of a lease.
+// Store is rotanats.Store that can open embed:DIR as well: it keeps records in a folder,
+// on a NATS server that the processes of one host share. The first process runs the
+// server, and the others connect to it through a socket in the folder. When that process
+// ends, in whatever way, another takes over the same data within a fraction of a lease.
 // Every write is synced to disk before it is acknowledged. No other user but root can
 // connect.
 func Store(url string, opts ...rotanats.Option) rota.Store {
@@ -29,12 +30,11 @@ func Store(url string, opts ...rotanats.Option) rota.Store {
 
 func hosted(s *address.Settings) { s.Host = host }
 
-// host serves the folder of an embed: URL for the processes of this host, as long as
-// this one needs it.
+// host starts the server of an embed: URL, for the processes of this host only.
 func host(s *address.Settings) (address.Host, error) {
-	server, err := serve(s.Place(), "", s, false)
+	server, err := serve(s.AsFolder(), "", s, false)
 	if err != nil {
-		return nil, err // and not a Host that holds nil
+		return nil, err // returning server would make a Host that is not nil
 	}
 	return server, nil
 }

@@ -1,5 +1,5 @@
-// Package address reads the URLs of rotanats, which are its one configuration
-// language, and turns them into what a client or a server has to know.
+// Package address parses the URLs of rotanats, which are its one configuration language,
+// into settings of clients and servers.
 package address
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 
-// Settings are all that a URL and options can say.
+// Settings are the settings of a URL and of options.
 type Settings struct {
-	Servers []string // host:port, without a scheme
-	Folder  string   // instead of servers: whoever serves this folder
-	Guest   bool     // who is never us
-	Shared  bool     // others may write to the folder
-	Open    bool     // of a URL to listen at: clients are asked for nothing
-	Secure  bool     // tls://
-	Name    string   // of the connection, for the server's operator
-	API     string   // where JetStream is asked; "" for $JS.API
-	Inbox   string   // where answers are sent to; "" for _INBOX
-	Log     *slog.Logger
+	Servers    []string // host:port, without a scheme
+	Folder     string   // instead of Servers: the server of this folder
+	ClientOnly bool     // folder: never run the server in this process
+	Shared     bool     // others may write to the folder
+	Open       bool     // of a URL to listen on: clients need no secret
+	Secure     bool     // tls://
+	Name       string   // of the connection, for the server's operator
+	API        string   // prefix of JetStream's API; "" for $JS.API
+	Inbox      string   // prefix of the subjects for answers; "" for _INBOX
+	Log        *slog.Logger
 
 	// Host runs the server of the folder in this process; nil if no server is linked.
 	Host func(*Settings) (Host, error)
@@ -39,7 +39,8 @@ type Settings struct {
 	User     string
 	Password Secret
 	Token    Secret
-	// Files that hold the password or the token, read anew by every connection.
+	// Files that hold the password or the token. A client reads them for every
+	// connection, a server once.
 	PasswordFile string
 	TokenFile    string
 	Creds        string // file
@@ -52,7 +53,7 @@ type Settings struct {
 	Bucket   string
 	Replicas int // 0: three in a cluster, one elsewhere
 	Synced   bool
-	AsItIs   bool // the bucket is neither made nor changed
+	AsItIs   bool // the bucket is neither created nor changed
 
 	Stream     string
 	Subject    string
@@ -66,13 +67,13 @@ type Settings struct {
 
 // A Host is a server that this process runs for a folder.
 type Host interface {
-	Done() <-chan struct{} // closed when it does not serve any more
+	Done() <-chan struct{} // closed when the server has stopped
 	Err() error            // why it stopped by itself
-	Fresh() bool           // it found nothing in the folder
+	Fresh() bool           // the folder was empty when it started
 	Close() error
 }
 
-// A Secret prints as nothing.
+// A Secret prints as xxxxx.
 type Secret string
 
 const redacted = "xxxxx"
@@ -87,7 +88,7 @@ func (s Secret) String() string {
 // Format covers every verb, %x and %#v too.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// parameters are those of a URL's query.
+// parameters are the parameters of a URL's query.
 var parameters = map[string]func(*Settings, string) error{
 	"bucket":        func(s *Settings, v string) error { s.Bucket = v; return nil },
 	"replicas":      func(s *Settings, v string) error { return number(&s.Replicas, v, 1, 5) },
@@ -118,7 +119,7 @@ var parameters = map[string]func(*Settings, string) error{
 const (
 	maxPartitions = 100_000
 	maxPrefetch   = 10_000
-	maxDiscovered = 32_768 // a group has no more
+	maxDiscovered = 32_768 // the limit of a group
 	defaultPort   = "4222"
 )
 
@@ -138,8 +139,8 @@ func oneOf(v, want string) error {
 	return nil
 }
 
-// Read makes settings of a URL. No error of it repeats the URL: there may be a
-// password in it, also where it should not be.
+// Read parses a URL. Its errors do not repeat the URL, since a password may be anywhere
+// in it, even where it does not belong.
 func Read(address string) (*Settings, error) {
 	s := &Settings{Bucket: "rota", Durable: "rota", Prefetch: 256, Log: slog.New(slog.DiscardHandler)}
 	if err := s.parse(address); err != nil {
@@ -151,14 +152,14 @@ func Read(address string) (*Settings, error) {
 	return s, nil
 }
 
-// parse reads scheme://user:password@host:port,host:port?parameter=value, also
-// with a scheme before each host, embed:folder or folder:folder.
+// parse parses scheme://user:password@host:port,host:port?parameter=value, which may
+// have a scheme before each host, embed:folder or folder:folder.
 func (s *Settings) parse(address string) error {
 	address, query, _ := strings.Cut(address, "?")
 	scheme, rest, ok := strings.Cut(address, ":")
 	switch {
 	case ok && (scheme == "embed" || scheme == "folder"):
-		s.Folder, s.Guest = rest, scheme == "folder"
+		s.Folder, s.ClientOnly = rest, scheme == "folder"
 		if rest == "" {
 			return fmt.Errorf("rotanats: the URL %s: names no folder: write %[1]s:DIR", scheme)
 		}
@@ -168,7 +169,7 @@ func (s *Settings) parse(address string) error {
 			return err
 		}
 	default:
-		return errors.New("rotanats: not an address of NATS: write nats://HOST:PORT, tls://HOST:PORT or embed:DIR")
+		return errors.New("rotanats: not an address of NATS: write nats://HOST:PORT, tls://HOST:PORT, embed:DIR or folder:DIR")
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -177,10 +178,10 @@ func (s *Settings) parse(address string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[name]
 		if set == nil {
-			if !plain(name) { // it may be the end of a password with a question mark in it
+			if !plain(name) { // it may be the rest of a password that contains a question mark
 				name = "?"
 			}
-			return fmt.Errorf("rotanats: the URL has a parameter %s; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
+			return fmt.Errorf("rotanats: the URL has an unknown parameter %s; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
 		}
 		v := values[name][len(values[name])-1]
 		if err := set(s, v); err != nil {
@@ -217,13 +218,13 @@ func (s *Settings) hosts(list string) error {
 	return nil
 }
 
-// signIn reads user:password, or a token alone, as NATS URLs have it.
+// signIn parses user:password, or a token alone, as in NATS URLs.
 func (s *Settings) signIn(info string) error {
 	user, password, both := strings.Cut(info, ":")
 	u, err := url.PathUnescape(user)
 	p, err2 := url.PathUnescape(password)
 	if err != nil || err2 != nil {
-		return errors.New("rotanats: user or password in the URL are not escaped well: a % stands before two hexadecimal digits")
+		return errors.New("rotanats: the user or password in the URL is not escaped correctly: write a % as %25, and every other escape as % and two hexadecimal digits")
 	}
 	if both {
 		s.User, s.Password = u, Secret(p)
@@ -233,7 +234,7 @@ func (s *Settings) signIn(info string) error {
 	return nil
 }
 
-// Check refuses what cannot work.
+// Check refuses settings that cannot work.
 func (s *Settings) Check() error {
 	switch {
 	case !plain(s.Bucket):
@@ -254,14 +255,14 @@ func (s *Settings) Check() error {
 	return s.checkFiles()
 }
 
-// checkFiles refuses files with secrets where there is another secret, or where
-// nobody asks for one.
+// checkFiles refuses files with secrets beside another secret, and where the server needs
+// none.
 func (s *Settings) checkFiles() error {
 	switch {
 	case s.PasswordFile == "" && s.TokenFile == "":
 		return nil
 	case s.Folder != "":
-		return errors.New("rotanats: a folder's server asks for no password on this host: leave password-file and token-file out")
+		return errors.New("rotanats: a folder's server needs no password on this host: leave password-file and token-file out")
 	case s.PasswordFile != "" && s.TokenFile != "":
 		return errors.New("rotanats: password-file and token-file: give one of them")
 	case s.PasswordFile != "" && s.User == "":
@@ -274,7 +275,7 @@ func (s *Settings) checkFiles() error {
 	return nil
 }
 
-// GoodSubject tells whether NATS takes s for a subject, or a pattern of subjects.
+// GoodSubject tells whether s is a valid NATS subject, or a pattern of subjects.
 func GoodSubject(s string) bool {
 	if len(s) > 200 || strings.ContainsAny(s, " \t\r\n\x00") {
 		return false
@@ -287,16 +288,17 @@ func GoodSubject(s string) bool {
 	return true
 }
 
+// plain tells whether a name can be used in subjects as it is.
 func plain(name string) bool {
 	return name != "" && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
 	}) < 0
 }
 
-// String is the address without what is secret.
+// String returns the address without secrets.
 func (s *Settings) String() string {
 	switch {
-	case s.Guest:
+	case s.ClientOnly:
 		return "folder:" + s.Folder
 	case s.Folder != "":
 		return "embed:" + s.Folder
@@ -308,13 +310,14 @@ func (s *Settings) String() string {
 	return scheme + strings.Join(s.Servers, ",")
 }
 
-// Format keeps %+v and %#v from printing what they find.
+// Format keeps secrets out of every verb, %+v and %#v too.
 func (s *Settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// Dialing turns the settings into what the client wants to know.
+// Dialing returns the settings as options of the NATS client. failing is called with the
+// result of each read of the certificate files for a later connection.
 func (s *Settings) Dialing(failing func(error)) ([]nats.Option, error) {
-	if s.Folder != "" { // who can open its socket needs nothing else
-		return []nats.Option{nats.SetCustomDialer(s.Place()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
+	if s.Folder != "" { // a process that can open its socket needs no secret
+		return []nats.Option{nats.SetCustomDialer(s.AsFolder()), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers()}, nil
 	}
 	var opts []nats.Option
 	switch {
@@ -323,7 +326,7 @@ func (s *Settings) Dialing(failing func(error)) ([]nats.Option, error) {
 			return nil, fmt.Errorf("the password file: %w", err)
 		}
 		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
-			p, _ := readSecret(s.PasswordFile) // a file that is gone meanwhile lets nobody in
+			p, _ := readSecret(s.PasswordFile) // if the file is gone, the server refuses the empty password
 			return s.User, string(p)
 		}))
 	case s.TokenFile != "":
@@ -379,8 +382,8 @@ func readSecret(file string) (Secret, error) {
 	return Secret(text), nil
 }
 
-// ReadSecrets reads the files with a password or a token, for a server: it goes on with
-// what they held when it began.
+// ReadSecrets reads the files with a password or a token, for a server, which keeps their
+// content until it stops.
 func (s *Settings) ReadSecrets() (err error) {
 	if s.PasswordFile != "" {
 		if s.Password, err = readSecret(s.PasswordFile); err != nil {
@@ -395,7 +398,8 @@ func (s *Settings) ReadSecrets() (err error) {
 	return nil
 }
 
-// URLs are those of the servers, for the client. That of a folder's is never looked at.
+// URLs returns the URLs of the servers for the NATS client, which needs one for a folder
+// too but does not use it.
 func (s *Settings) URLs() (list []string) {
 	if s.Folder != "" {
 		return []string{"nats://" + folder.SocketFile}
@@ -406,5 +410,5 @@ func (s *Settings) URLs() (list []string) {
 	return list
 }
 
-// Place is the folder that the settings name.
-func (s *Settings) Place() folder.Folder { return folder.Folder{Dir: s.Folder, Shared: s.Shared} }
+// AsFolder returns the folder that the settings name.
+func (s *Settings) AsFolder() folder.Folder { return folder.Folder{Dir: s.Folder, Shared: s.Shared} }

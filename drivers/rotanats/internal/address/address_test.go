@@ -35,14 +35,14 @@ func TestAddresses(t *testing.T) {
 		{"embed:", "names no folder", 0},
 		{"folder:", "names no folder", 0},
 		{"nats://t@a?nkey=f", "give one of them", 0},
-		{"nats://a?buckte=x", "a parameter buckte; known are api, bucket, ca, ", 0},
+		{"nats://a?buckte=x", "an unknown parameter buckte; known are api, bucket, ca, ", 0},
 		{"nats://a?replicas=9", "replicas=9: want a number from 1 to 5", 0},
 		{"nats://a?sync=sometimes", `sync=sometimes: want "always"`, 0},
 		{"nats://a?bucket=a.b", `bucket "a.b"`, 0},
 		{"nats://a?cert=x", "cert and key: give both", 0},
 		{"nats://u:p@a?token=t", "a user and a token", 0},
 		{"nats://a?x=%", "parameters after ? cannot be read", 0},
-		{"nats://%zz@a", "not escaped well", 0},
+		{"nats://%zz@a", "not escaped correctly", 0},
 	} {
 		s, err := readAll(c.address)
 		got := s.String()

@@ -11,11 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Certificates are files that somebody replaces before they expire. A client reads
-// its own, and those that it trusts, for every connection it makes; a server for
-// every client that comes.
+// Certificate files are replaced before they expire. A client reads its own certificate,
+// and those it trusts, for every connection; a server reads them for every client.
 
-// TLSConfig is what both sides know of TLS.
+// TLSConfig returns the TLS configuration of a client. A server uses the same files, with
+// the CA for its clients.
 func (s *Settings) TLSConfig() (*tls.Config, error) {
 	if s.TLS != nil {
 		return s.TLS.Clone(), nil
@@ -46,8 +46,8 @@ func (s *Settings) pair() (tls.Certificate, error) {
 	return pair, nil
 }
 
-// dialingTLS is what the client wants to know of TLS. failing hears of files that
-// cannot be read when a connection is made again; the client itself keeps silent.
+// dialingTLS returns the TLS options of the NATS client. failing is called with the result
+// of each read of the files for a later connection, since the client does not report it.
 func (s *Settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
 	c, err := s.TLSConfig()
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
 	return append(opts, nats.ClientTLSConfig(pair, trusted)), nil
 }
 
-// ServeNewest makes a server that has begun with these certificates show and trust
-// the newest. While the files cannot be read, it goes on with those it has.
+// ServeNewest makes a server read its certificate files for every client. While they
+// cannot be read, it goes on with the last certificates, at first those in first.
 func (s *Settings) ServeNewest(first *tls.Config) {
 	if s.TLS != nil {
 		return
@@ -91,7 +91,7 @@ func (s *Settings) ServeNewest(first *tls.Config) {
 		if err != nil {
 			if bad != err.Error() {
 				bad = err.Error()
-				s.Log.Warn("serving with the former certificates", "err", err)
+				s.Log.Warn("cannot read the certificates; serving with the last ones", "err", err)
 			}
 			return last, nil
 		}

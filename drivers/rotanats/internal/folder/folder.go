@@ -1,5 +1,5 @@
-// Package folder is the folder of an embedded server, as both its clients and its
-// server see it: the files in it, who may have written them, and the socket.
+// Package folder is the folder of an embedded server, for its clients and its server: the
+// files in it, the check of which user can have written them, and the socket.
 package folder
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// A Folder holds an embedded server: its data, a lock that the serving process
-// keeps for as long as it lives, and a note of where it serves.
+// A Folder has the data of an embedded server, a lock that the serving process keeps as
+// long as it lives, and a note about the server.
 type Folder struct {
 	Dir    string
-	Shared bool // others may write to it
+	Shared bool // other users may write to it
 }
 
 func (f Folder) String() string { return f.Dir }
@@ -29,14 +29,15 @@ const (
 	LockFile = "rota.lock"
 	noteFile = "rota.address"
 	keyFile  = "rota.nkey"
-	dataDir  = "jetstream" // as the server calls it
+	dataDir  = "jetstream" // the server's name for it
 )
 
-// A Note is what the next server, and whoever wonders, must know of this one.
+// A Note describes the server to the next one, and to processes that find the folder
+// locked.
 type Note struct {
-	Address string `json:"address,omitempty"` // where it listens beside its socket
-	Guarded bool   `json:"guarded,omitempty"` // it was told secrets, which only who was told them can ask for
-	Pid     int    `json:"pid"`               // of the one that serves, or did last
+	Address string `json:"address,omitempty"` // where it listens for TCP clients
+	Guarded bool   `json:"guarded,omitempty"` // served with secrets or TLS: a server that does not know them must not take over
+	Pid     int    `json:"pid"`               // of the process that serves the folder, or did last
 }
 
 func (f Folder) Path(name string) string { return filepath.Join(f.Dir, name) }
@@ -52,12 +53,12 @@ func (f Folder) Read() (Note, error) {
 		return n, err
 	}
 	if err := json.Unmarshal(text, &n); err != nil {
-		return n, fmt.Errorf("%s is not a note of rota's: remove it if no server of this folder runs", f.Path(noteFile))
+		return n, fmt.Errorf("%s was not written by rota: remove it if no server of this folder runs", f.Path(noteFile))
 	}
 	return n, nil
 }
 
-// WriteNote says what this server is.
+// WriteNote replaces the note.
 func (f Folder) WriteNote(n Note) error {
 	text, err := json.Marshal(n)
 	if err != nil {
@@ -66,11 +67,11 @@ func (f Folder) WriteNote(n Note) error {
 	return f.write(noteFile, text)
 }
 
-// write replaces a file in one step: others read it at any time.
+// write replaces a file atomically, since other processes read it at any time.
 func (f Folder) write(name string, text []byte) error {
-	tmp := name + ".new"
+	tmp := name + ".new" // it exists if a process ended before the rename
 	if err := os.Remove(f.Path(tmp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // of one that ended in between
+		return err
 	}
 	file, err := f.Open(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -83,8 +84,8 @@ func (f Folder) write(name string, text []byte) error {
 	return os.Rename(f.Path(tmp), f.Path(name))
 }
 
-// Key is the public half of the folder's key, which is made when it is first needed.
-// Clients that come by TCP prove that they can read the other half, and do not send it.
+// Key returns the public half of the folder's key, which is created when it is first
+// needed. TCP clients prove that they can read the private half, without sending it.
 func (f Folder) Key() (public string, err error) {
 	text, err := f.Load(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,12 +105,12 @@ func (f Folder) Key() (public string, err error) {
 		public, err = pair.PublicKey()
 	}
 	if err != nil || !nkeys.IsValidPublicUserKey(public) {
-		return "", fmt.Errorf("%s is not a key of rota's: remove it, and give the new one to clients", f.Path(keyFile))
+		return "", fmt.Errorf("%s is not a key of rota: remove it, and give the new one to clients", f.Path(keyFile))
 	}
 	return public, nil
 }
 
-// prepare makes the folder, or sees that it is one of ours.
+// prepare creates the folder, or checks that it is empty or a folder of rota.
 func (f Folder) prepare() error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return f.Explain(err)
@@ -130,7 +131,7 @@ func (f Folder) prepare() error {
 	return nil
 }
 
-// Explain says what is wrong with the folder, and what to do.
+// Explain adds to an error of the file system which folder it is about, and what to do.
 func (f Folder) Explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -141,31 +142,31 @@ func (f Folder) Explain(err error) error {
 	return fmt.Errorf("the folder %s: %w", f, err)
 }
 
-// ErrServed: another process has the lock.
+// ErrServed means that another process has locked the folder.
 var ErrServed = errors.New("another process serves it")
 
-// Still sees that the folder is the one whose lock file was opened. An open file
-// keeps its inode, so another file is never taken for it.
+// Still returns an error if the folder is not the one whose lock file was opened. An open
+// file keeps its inode, so no other file can look the same.
 func (f Folder) Still(lock *os.File) error {
 	was, err := lock.Stat()
 	if err != nil {
-		return nil // closed: nobody depends on it any more
+		return nil // closed: the answer does not matter any more
 	}
 	now, err := os.Lstat(f.Path(LockFile))
 	if err == nil && os.SameFile(was, now) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return nil // it cannot be seen, which says nothing
+		return nil // unknown, which is no proof that it was replaced
 	}
 	return fmt.Errorf("the folder %s %w: end all processes that use it, put the old folder back if its records matter, then start them again", f, ErrReplaced)
 }
 
-// ErrReplaced: the folder is not the one whose lock file was opened.
+// ErrReplaced means that the folder is not the one whose lock file was opened.
 var ErrReplaced = errors.New("was removed or replaced while it was in use")
 
-// Lock takes the folder, or returns ErrServed. The kernel gives it back when this
-// process ends, however it ends.
+// Lock creates the folder if there is none and locks it, or returns ErrServed. The kernel
+// releases the lock when this process ends, in whatever way.
 func (f Folder) Lock() (*os.File, error) {
 	if err := f.prepare(); err != nil {
 		return nil, err
@@ -181,15 +182,15 @@ func (f Folder) Lock() (*os.File, error) {
 		file.Close()
 		return nil, err
 	}
-	if f.Still(file) != nil { // since it was opened
+	if f.Still(file) != nil { // replaced since it was opened
 		file.Close()
 		return nil, ErrServed
 	}
 	return file, nil
 }
 
-// Last is the note of the server before, empty if there was none. fresh tells that
-// nothing was ever served from here.
+// Last returns the note of the last server, empty if there was none. fresh tells whether
+// the folder has never been served.
 func (f Folder) Last() (n Note, fresh bool, err error) {
 	n, err = f.Read()
 	if err == nil {

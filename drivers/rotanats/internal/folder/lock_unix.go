@@ -9,6 +9,7 @@ import (
 	"syscall"
 )
 
+// flock locks a file for this process, or returns ErrServed.
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzNote: whatever is in rota.address, it is refused by the file's name, or read as
-// a note that comes back when it is written.
+// FuzzNote checks that any content of rota.address is refused with the file's name, or read
+// as a note that is the same after it is written and read again.
 func FuzzNote(f *testing.F) {
 	for _, s := range []string{`{"address":"127.0.0.1:14222","token":"T","pid":1}`, `{"address":"","pid":-1}`, `{"address":"h?creds=/x@y","guarded":true}`, `{"address":"\u001b[2J"}`,
 		`{"address":["a"]}`, `null`, `{`, "", `{"ADDRESS":"a:1"}`, `{"pid":1e99}`, `{"address":"a:1","pid":9223372036854775807,"open":true}`} {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// peer is the user who has opened the socket at the other end.
+// peer returns the user that listens at the other end of a socket.
 func peer(conn net.Conn) (uid int, known bool) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package folder
 
 import "net"
 
-// peer: the owner of the socket's file has to do.
+// peer is unknown here: the check of the socket file's owner has to suffice.
 func peer(net.Conn) (uid int, known bool) { return 0, false }

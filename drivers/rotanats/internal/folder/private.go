@@ -8,36 +8,36 @@ import (
 	"os"
 )
 
-// A folder that another user has made, or may write to, can hold anything: links to
-// files of ours that a server would overwrite, the address of that user's server. So
-// it is refused, unless Shared says that those users are trusted.
+// A folder that another user has created, or may write to, can contain anything, such as
+// links to files of ours that a server would overwrite, or the address of that user's
+// server. So it is refused, unless Shared says that those users are trusted.
 
-// ErrForeign: another user can have put it there.
+// ErrForeign means that another user can have put a file or folder there.
 var ErrForeign = errors.New("is not safe to use")
 
-// foreign explains a refusal.
+// foreign returns the error for a path that is not safe.
 func (f Folder) foreign(path, why string) error {
 	return fmt.Errorf("%s %w: it %s; choose a folder of your own, or make this one yours with chown and chmod 700; "+
-		"if everybody who may write there is trusted, say --shared-folder, or shared=true in an embed: URL", path, ErrForeign, why)
+		"if everybody who may write there is trusted, give --shared-folder, or shared=true in an embed: URL", path, ErrForeign, why)
 }
 
-// private refuses a folder that others can have put something into. Of a symbolic
-// link to it the owner counts as well.
+// private refuses a folder into which other users can have put files. If the path is a
+// symbolic link, the owner of the link counts as well.
 func (f Folder) private() error {
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(f.Dir)
 		if err != nil {
 			return f.Explain(err)
 		}
-		if why := strange(info); why != "" && !f.Shared {
+		if why := untrusted(info); why != "" && !f.Shared {
 			return f.foreign("the folder "+f.Dir, why)
 		}
 	}
 	return nil
 }
 
-// Open opens a file of the folder. It follows no symbolic link, and refuses what is
-// no file.
+// Open opens a file of the folder. It follows no symbolic link, and refuses anything but a
+// regular file.
 func (f Folder) Open(name string, flags int) (*os.File, error) {
 	if err := f.private(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (f Folder) Open(name string, flags int) (*os.File, error) {
 	case !info.Mode().IsRegular():
 		why = "is not a file"
 	case !f.Shared:
-		why = strange(info)
+		why = untrusted(info)
 	}
 	if why != "" {
 		err = f.foreign(f.Path(name), why)
@@ -68,7 +68,7 @@ func (f Folder) Open(name string, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// Load reads a small file.
+// Load reads the first MiB of a file.
 func (f Folder) Load(name string) ([]byte, error) {
 	file, err := f.Open(name, os.O_RDONLY|NonBlock)
 	if err != nil {
@@ -78,7 +78,8 @@ func (f Folder) Load(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, 1<<20))
 }
 
-// Data refuses a folder of records that leads elsewhere.
+// Data refuses a data folder that is a symbolic link or that another user can have
+// written to.
 func (f Folder) Data() error {
 	info, err := os.Lstat(f.Path(dataDir))
 	switch {
@@ -89,17 +90,17 @@ func (f Folder) Data() error {
 	case !info.IsDir():
 		return f.foreign(f.Path(dataDir), "is not a folder")
 	}
-	if why := strange(info); why != "" && !f.Shared {
+	if why := untrusted(info); why != "" && !f.Shared {
 		return f.foreign(f.Path(dataDir), why)
 	}
 	return nil
 }
 
-// Create opens a file of the folder for writing, empty.
+// Create opens a file of the folder for writing, and empties it.
 func (f Folder) Create(name string) (*os.File, error) {
 	file, err := f.Open(name, os.O_WRONLY|os.O_CREATE|NonBlock)
 	if err != nil {
 		return nil, err
 	}
-	return file, file.Truncate(0) // not before it is known to be ours
+	return file, file.Truncate(0) // not by O_TRUNC, before the file is known to be ours
 }

@@ -11,6 +11,6 @@ const (
 
 func isLink(error) bool { return false }
 
-// strange: owners and modes are not what they are on unix. No folder is served here,
-// see flock.
-func strange(fs.FileInfo) string { return "" }
+// untrusted refuses nothing here: owners and modes mean something else than on Unix, and
+// no folder is served, see flock.
+func untrusted(fs.FileInfo) string { return "" }

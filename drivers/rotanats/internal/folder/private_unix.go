@@ -16,12 +16,12 @@ const noFollow = syscall.O_NOFOLLOW
 // NonBlock keeps opening a pipe from waiting for its other end.
 const NonBlock = syscall.O_NONBLOCK
 
-// isLink tells whether opening failed because of that.
+// isLink tells whether opening a file failed because of noFollow.
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }
 
-// strange tells why a file or folder may hold what another user has put there, ""
-// if only we and root can have.
-func strange(info fs.FileInfo) string {
+// untrusted returns why another user can have written to a file or folder, "" if only this
+// user and root can have.
+func untrusted(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch me := os.Geteuid(); {
 	case !ok:

@@ -12,28 +12,29 @@ import (
 	"time"
 )
 
-// The processes of a host reach the server of a folder through a socket in it. The
-// rights of the folder decide who may: there is no port that another user could
-// listen on first, and no secret that has to be sent to whoever listens.
+// The processes of a host reach the server of a folder through a socket in it. The mode of
+// the folder decides which users may connect: there is no port that another user could
+// listen on first, and no secret that has to be sent to an unknown listener.
 
 // SocketFile is the name of the socket.
 const SocketFile = "rota.sock"
 
-// AskEvery is how often a folder is asked for while nobody serves it.
-const AskEvery = 10 * time.Millisecond
+// PollEvery is the interval of attempts to connect to a folder, or to lock it, while no
+// process serves it.
+const PollEvery = 10 * time.Millisecond
 
-// dialTime is how long a server may take to accept a connection.
+// dialTime is the timeout for the server to accept a connection.
 const dialTime = 2 * time.Second
 
-// socketPath is the longest path that every unix takes for a socket: macOS and the
+// socketPath is the length of the longest path of a socket on every Unix: macOS and the
 // BSDs have 104 bytes with the final zero, Linux 108.
 const socketPath = 103
 
-// ErrNotServed: nobody serves the folder now.
+// ErrNotServed means that no process serves the folder now.
 var ErrNotServed = errors.New("nobody serves it now")
 
-// reach calls do with a path of the socket that is short enough for the system:
-// through a link to the folder, if it has to be, in a place that is ours alone.
+// reach calls do with a path of the socket that is short enough for the system. If the
+// path is too long, it goes through a link to the folder, in a private temporary folder.
 func (f Folder) reach(do func(path string) error) error {
 	path := f.Path(SocketFile)
 	if len(path) <= socketPath {
@@ -45,7 +46,7 @@ func (f Folder) reach(do func(path string) error) error {
 	}
 	tmp, err := os.MkdirTemp("", "rota")
 	if err != nil {
-		return fmt.Errorf("the path of %s is too long for a socket, and there is no place for a link to it: %w", f.Path(SocketFile), err)
+		return fmt.Errorf("the path of %s is too long for a socket, and there is no temporary folder for a link to it: %w", f.Path(SocketFile), err)
 	}
 	defer os.RemoveAll(tmp)
 	link := filepath.Join(tmp, "d")
@@ -53,13 +54,14 @@ func (f Folder) reach(do func(path string) error) error {
 		return err
 	}
 	if path = filepath.Join(link, SocketFile); len(path) > socketPath {
-		return fmt.Errorf("the path of %s is too long for a socket, and so is that of the place for temporary files, %s: set TMPDIR to a shorter one", f.Path(SocketFile), os.TempDir())
+		return fmt.Errorf("the path of %s is too long for a socket, and so is that of the folder for temporary files, %s: set TMPDIR to a shorter one", f.Path(SocketFile), os.TempDir())
 	}
 	return do(path)
 }
 
-// door refuses what is no socket, and one that another user can have made.
-func (f Folder) door() error {
+// checkSocket refuses a file that is not a socket, and a socket that another user can have
+// created.
+func (f Folder) checkSocket() error {
 	if err := f.private(); err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func (f Folder) door() error {
 	case info.Mode()&fs.ModeSocket == 0:
 		why = "is not a socket"
 	case !f.Shared:
-		why = strange(info)
+		why = untrusted(info)
 	}
 	if why != "" {
 		return f.foreign(f.Path(SocketFile), why)
@@ -82,22 +84,22 @@ func (f Folder) door() error {
 	return nil
 }
 
-// Dial is what the client calls. The server of a folder has no other address.
+// Dial implements nats.CustomDialer. It ignores the address: the folder is the address.
 func (f Folder) Dial(string, string) (net.Conn, error) { return f.Connect() }
 
-// Connect connects to whoever serves the folder now.
+// Connect connects to the process that serves the folder now.
 func (f Folder) Connect() (conn net.Conn, err error) {
-	if err := f.door(); errors.Is(err, fs.ErrNotExist) {
+	if err := f.checkSocket(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the folder %s: %w", f, ErrNotServed)
 	} else if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(dialTime); ; time.Sleep(AskEvery) {
+	for deadline := time.Now().Add(dialTime); ; time.Sleep(PollEvery) {
 		err = f.reach(func(path string) error {
 			conn, err = net.DialTimeout("unix", path, dialTime)
 			return err
 		})
-		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(deadline) { // so many come at once
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(deadline) { // EAGAIN: the backlog of the socket is full
 			break
 		}
 	}
@@ -114,10 +116,10 @@ func (f Folder) Connect() (conn net.Conn, err error) {
 	return conn, nil
 }
 
-// Listen opens the socket, for whoever holds the lock. One that is there is of a
-// server that has ended.
+// Listen opens the socket. The caller holds the lock, so a socket that is there belongs to
+// a server that has ended, and is removed.
 func (f Folder) Listen() (net.Listener, error) {
-	err := f.door()
+	err := f.checkSocket()
 	if err == nil {
 		err = os.Remove(f.Path(SocketFile))
 	}
@@ -126,12 +128,12 @@ func (f Folder) Listen() (net.Listener, error) {
 	}
 	var l net.Listener
 	err = f.reach(func(path string) (err error) {
-		// Nobody else may connect, not even in the moment before its mode is set.
+		// No other user may connect, not even in the moment before the mode is set.
 		config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return c.Control(ownerOnly) }}
 		if l, err = config.Listen(context.Background(), "unix", path); err != nil {
 			return err
 		}
-		// By the time it is closed, another folder may be at this place.
+		// When it is closed, the path may lead to another folder.
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		return os.Chmod(path, 0o600)
 	})

@@ -4,6 +4,6 @@ package folder
 
 import "syscall"
 
-// ownerOnly sets the mode that a socket is made with. Linux does that; elsewhere it
-// is set when the socket is there.
+// ownerOnly sets the mode with which a socket is created. That works on Linux; elsewhere
+// the mode is set after the socket exists.
 func ownerOnly(fd uintptr) { syscall.Fchmod(int(fd), 0o600) }

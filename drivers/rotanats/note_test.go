@@ -13,14 +13,14 @@ import (
 
 var ourName = regexp.MustCompile(`^rota_0123456789abcdef_(0|[1-9][0-9]*)_[A-Z2-7]{6}$`)
 
-// FuzzPost: whatever is in a post, no name comes out of it but one that rota may
-// have made for this partition under a token not above its reader's, and no token
-// that no plan can have granted. An honest post is believed as it is.
-func FuzzPost(f *testing.F) {
+// FuzzNote checks that of any note readNote returns only names that rota may have made for
+// this partition, under a token not above its reader's, and no token that no plan can have
+// granted. What it returns is read again without a change.
+func FuzzNote(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	const durable, short = "rota", "0123456789abcdef"
 	era := rota.Token(now.Unix()/4) << 32
-	honest := post{Token: era | 7, Consumer: consumerName(durable, short, era|6), Start: 12, Stream: now,
+	honest := note{Token: era | 7, Consumer: consumerName(durable, short, era|6), Start: 12, Stream: now,
 		Former: consumerName(durable, short, era|5), Coming: consumerName(durable, short, era|7), Released: true, Next: 3, Each: time.Second}
 	text, err := json.Marshal(honest)
 	if err != nil {
@@ -35,7 +35,7 @@ func FuzzPost(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, token uint64) {
 		own := rota.Token(token)
-		p, wrong := readPost(text, durable, short, own, now)
+		p, wrong := readNote(text, durable, short, own, now)
 		for _, name := range []string{p.Consumer, p.Former, p.Coming, p.Stray} {
 			of, ok := consumerToken(name, durable, short)
 			if name != "" && !ourName.MatchString(name) {
@@ -56,9 +56,9 @@ func FuzzPost(f *testing.F) {
 		}
 		again, err := json.Marshal(p)
 		if err != nil {
-			return // a year that JSON does not know
+			return // a year that JSON cannot express
 		}
-		if q, more := readPost(again, durable, short, own, now); q != p && !q.Stream.Equal(p.Stream) || len(more) > 0 && p.Token > 0 {
+		if q, more := readNote(again, durable, short, own, now); q != p && !q.Stream.Equal(p.Stream) || len(more) > 0 && p.Token > 0 {
 			t.Errorf("%s is read as %+v, %q", again, q, more)
 		}
 		for _, w := range wrong {
@@ -76,23 +76,23 @@ func FuzzPost(f *testing.F) {
 	})
 }
 
-// TestHonestPostIsBelieved as it is, by its successor.
-func TestHonestPostIsBelieved(t *testing.T) {
+// TestHonestNoteIsBelieved checks that a successor reads a note as it was written.
+func TestHonestNoteIsBelieved(t *testing.T) {
 	now := time.Now().Round(0)
 	era := rota.Token(now.Unix()/4) << 32
 	for _, durable := range []string{"rota", "a_b-c", "rota_0123456789abcdef_1_ABCDEF"} {
-		p := post{Token: era | 7, Consumer: consumerName(durable, "s", era|6), Start: 12, Former: consumerName(durable, "s", 1),
+		p := note{Token: era | 7, Consumer: consumerName(durable, "s", era|6), Start: 12, Former: consumerName(durable, "s", 1),
 			Coming: consumerName(durable, "s", era|7), Stray: consumerName(durable, "s", era|7), Released: true, Next: 3, Each: time.Second}
 		text, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []rota.Token{era | 7, era | 8, era<<1 | 1} {
-			if got, wrong := readPost(text, durable, "s", own, now); got != p || wrong != nil {
+			if got, wrong := readNote(text, durable, "s", own, now); got != p || wrong != nil {
 				t.Errorf("%s: %+v, %q", text, got, wrong)
 			}
 		}
-		if got, _ := readPost(text, durable, "s", era|2, now); got.Token <= era|2 {
+		if got, _ := readNote(text, durable, "s", era|2, now); got.Token <= era|2 {
 			t.Errorf("a successor's token became %d", got.Token)
 		}
 	}

@@ -7,22 +7,22 @@ import (
 	"testing"
 )
 
-// ears is somebody who listens where a server was expected: it says what a server
-// says first, and keeps whatever it hears.
-type ears struct {
+// An impostor listens where a server is expected: it sends the first line of a server and
+// keeps everything that it receives.
+type impostor struct {
 	net.Listener
 	mu   sync.Mutex
 	all  strings.Builder
 	open sync.WaitGroup
 }
 
-func newEars(t testing.TB) *ears {
+func newImpostor(t testing.TB) *impostor {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ears{Listener: l}
+	e := &impostor{Listener: l}
 	t.Cleanup(func() { l.Close() })
 	e.open.Go(func() {
 		for {
@@ -36,18 +36,18 @@ func newEars(t testing.TB) *ears {
 	return e
 }
 
-func (e *ears) listen(conn net.Conn) {
+func (e *impostor) listen(conn net.Conn) {
 	defer conn.Close()
 	conn.Write([]byte(`INFO {"server_id":"x","version":"2.11.0","proto":1,"headers":true,"max_payload":1048576,"auth_required":true,"nonce":"abcdefghijk"}` + "\r\n"))
 	buf := make([]byte, 4<<10)
-	n, _ := conn.Read(buf) // a client says CONNECT in one go
+	n, _ := conn.Read(buf) // a client sends CONNECT in one write
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all.Write(buf[:n])
 }
 
-// heard ends it and tells what it has heard.
-func (e *ears) heard() string {
+// received closes the impostor and returns everything it has received.
+func (e *impostor) received() string {
 	e.Close()
 	e.open.Wait()
 	e.mu.Lock()
