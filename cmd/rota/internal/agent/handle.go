@@ -151,8 +151,8 @@ func (h *hand) overdue() (n int) {
 	return n
 }
 
-// lastWords is how long handlers have to return that cannot act any more.
-const lastWords = time.Second
+// killedGrace is how long a handler may take to return after its command was killed.
+const killedGrace = time.Second
 
 // harmless waits for the return of handlers whose time is over. The watchdog has
 // ended their commands before the lease did, and their requests are cut off; all
@@ -162,11 +162,11 @@ func (h *hand) harmless() bool {
 	if h.deed.kind != "exec" && h.deed.kind != "http" {
 		return false
 	}
-	for end := time.Now().Add(lastWords); h.overdue() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(killedGrace); h.overdue() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
-		if time.Until(end) < lastWords*9/10 && h.keeper != nil {
+		if time.Until(end) < killedGrace*9/10 && h.keeper != nil {
 			h.keeper.kill() // the watchdog is frozen, or has more to do than it can: no command may wait for that
 			return false
 		}

@@ -228,7 +228,7 @@ func (s showTime) Type() string { return "duration" }
 func (s showTime) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return errors.New("want a time such as 30s or 2m; 0 is not before Ctrl-C")
+		return errors.New("want a time such as 30s or 2m; 0 means until Ctrl-C")
 	}
 	*s.v = d
 	return nil

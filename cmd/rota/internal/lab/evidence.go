@@ -54,7 +54,7 @@ type mutated struct {
 func writeEvidence(w io.Writer, dir fs.FS) error {
 	of, err := fs.ReadFile(dir, "of")
 	if err != nil {
-		return fmt.Errorf("of what are these figures? run scripts/evidence.sh: %w", err)
+		return fmt.Errorf("no commit is recorded for these figures: run scripts/evidence.sh: %w", err)
 	}
 	e := evidence{of: strings.TrimSpace(string(of))}
 	if e.explored, err = readAll[explore.Result](dir, "explore*.json"); err != nil {

@@ -61,7 +61,7 @@ func TestEvidenceNeedsFigures(t *testing.T) {
 		t.Error(err)
 	}
 	err = writeEvidence(t.Output(), fstest.MapFS{"explore.json": {Data: []byte(`{"config":"x"}`)}})
-	if err == nil || !strings.Contains(err.Error(), "of what are these figures? run scripts/evidence.sh") {
+	if err == nil || !strings.Contains(err.Error(), "no commit is recorded for these figures: run scripts/evidence.sh") {
 		t.Error(err)
 	}
 }

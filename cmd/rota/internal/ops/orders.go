@@ -23,15 +23,15 @@ import (
 // Operators change a group by its orders: one record, one compare-and-set per
 // command. The leader sees it and plans.
 
-// errAsItIs: there is nothing to change.
-var errAsItIs = errors.New("it is so already")
+// errNoChange says that the group obeys the order already.
+var errNoChange = errors.New("no change: already in effect")
 
 // mostOrders is how many orders of the past are kept.
 const mostOrders = 100
 
-// give gives a group one order. Who was faster is read again, and the order given
-// to what he left.
-func give(ctx context.Context, store rota.Store, group, verb string, args []string, log record.Order) error {
+// applyOrder writes one order by compare-and-set. On a conflict it reads the orders
+// again and retries.
+func applyOrder(ctx context.Context, store rota.Store, group, verb string, args []string, log record.Order) error {
 	return changeOrders(ctx, store, group, func(o *record.Orders) (bool, error) { return o.Give(verb, args...) }, log)
 }
 
@@ -52,7 +52,7 @@ func changeOrders(ctx context.Context, store rota.Store, group string, change fu
 		case err != nil:
 			return cli.BadUsage(err)
 		case !changed:
-			return errAsItIs
+			return errNoChange
 		}
 		o.Ver++
 		o.Log = append(o.Log, log)
@@ -141,10 +141,10 @@ func orderCmd(o order) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), connect.StoreTime)
 			defer cancel()
-			err = give(ctx, store, t.Group, cmd.Name(), args, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
+			err = applyOrder(ctx, store, t.Group, cmd.Name(), args, record.Order{At: time.Now().UnixMilli(), Who: operator(), What: what, Why: why})
 			switch {
-			case errors.Is(err, errAsItIs):
-				done = "nothing to do: " + err.Error()
+			case errors.Is(err, errNoChange):
+				done = err.Error()
 			case cli.IsUsage(err), errors.Is(err, rota.ErrUnreadable):
 				return err
 			case err != nil:

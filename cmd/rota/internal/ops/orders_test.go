@@ -20,14 +20,14 @@ func TestAnOrderThatCannotBeWrittenDownIsRefused(t *testing.T) {
 	if _, err := store.Put(ctx, "g/roster", b, 0); err != nil {
 		t.Fatal(err)
 	}
-	err = give(ctx, store, "g", "set", []string{"a", "note=" + long}, record.Order{What: "set"})
+	err = applyOrder(ctx, store, "g", "set", []string{"a", "note=" + long}, record.Order{What: "set"})
 	if err == nil || !strings.Contains(err.Error(), "6008 bytes of keys and values, more than 4096") {
 		t.Errorf("refused with: %v", err)
 	}
 	if _, err := store.Get(ctx, "g/orders"); err == nil {
 		t.Error("it was ordered all the same")
 	}
-	if err := give(ctx, store, "g", "set", []string{"b", "note=" + long}, record.Order{What: "set"}); err != nil {
+	if err := applyOrder(ctx, store, "g", "set", []string{"b", "note=" + long}, record.Order{What: "set"}); err != nil {
 		t.Errorf("one that fits: %v", err)
 	}
 }
