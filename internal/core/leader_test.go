@@ -84,6 +84,8 @@ func (l *leader) call(a core.Action) core.Event {
 		l.puts++
 	case a.Prev != e.Rev:
 		ev.Outcome = core.Conflict
+	case a.Verb == core.Delete:
+		delete(l.cells, a.Key)
 	default:
 		if a.Roster != nil {
 			l.puts++
