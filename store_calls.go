@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,7 +95,10 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 		err = s.m.cfg.Store.Delete(ctx, k, Rev(a.Prev))
 	case core.Get:
 		var e Entry
-		if e, err = s.m.cfg.Store.Get(ctx, k); err == nil {
+		if e, err = s.m.cfg.Store.Get(ctx, k); err == nil && e.Deleted {
+			err = ErrNotFound
+		}
+		if err == nil {
 			ev.Entries, err = s.decode([]Entry{e})
 		}
 	case core.List:
@@ -146,7 +150,8 @@ func (s *session) list(ctx context.Context) ([]core.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.decode(batch)
+		// A list shows what is there. A driver that lists a deletion, too, does no harm.
+		return s.decode(slices.DeleteFunc(slices.Clone(batch), func(e Entry) bool { return e.Deleted }))
 	}
 	return nil, errors.New("watch closed before its first batch")
 }
