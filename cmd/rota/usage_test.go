@@ -19,7 +19,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 	t.Chdir(dir)
 	for name, text := range map[string]string{
 		"value.yaml": "lease: 5s\nheartbeat: fast\n", "typo.yaml": "# mine\nleese: 5s\n", "broken.yaml": "lease: [5s\n",
-		"list.yaml": "- lease\n", "twice.yaml": "lease: 5s\nlease: 6s\n", "map.yaml": "name:\n  first: c1\n", "empty": "",
+		"list.yaml": "- lease\n", "twice.yaml": "lease: 5s\nlease: 6s\n", "map.yaml": "name:\n  first: c1\n", "empty": "", "old.yaml": "drain: 3s\n",
 		"url.yaml": "group: g\nstore: redis://user:hunter2@host\nsource: none:?partitions=1\nown: exec:true\n",
 		"half":     `{"v":2,"event":"grant","boot_ns":1}` + "\n",
 	} {
@@ -127,8 +127,12 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"serve --open --ca ca.pem --listen 127.0.0.1:4222", 64, "--open and a way to sign in: give one of them"},
 		{"up --listen nonsense", 64, `--listen "nonsense": want HOST:PORT, such as 127.0.0.1:4222`},
 		{"serve --listen 127.0.0.1:99999", 64, `--listen "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:4222`},
+		{"serve --listen x@0.0.0.0:4222", 64, `--listen "x@0.0.0.0:4222": want HOST:PORT, such as 127.0.0.1:4222`},
+		{"serve --dir a?open=true", 64, `--dir "a?open=true": a folder with ? in its name cannot be used`},
+		{"status --dir a?b", 64, `--dir "a?b": a folder with ? in its name cannot be used`},
 
 		// Files.
+		{"run --config old.yaml", 64, "old.yaml:1: drain: it is called stop-time now"},
 		{"run --config value.yaml", 64, `value.yaml:2: heartbeat "fast": want a duration such as 5s or 150ms`},
 		{"run --config typo.yaml", 64, "typo.yaml:2: leese: there is no such setting; is lease meant?"},
 		{"run --config broken.yaml", 64, "broken.yaml: line 1: did not find expected"},

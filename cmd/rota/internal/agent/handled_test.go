@@ -34,7 +34,7 @@ func TestWhatOthersWroteIsTameInWords(t *testing.T) {
 	if trial.Tame(t, "--handle log", out.String()); strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("wrote %q", &out)
 	}
-	trial.Tame(t, "an escape", escapeWords(trial.Hostile, 1, trial.Hostile))
+	trial.Tame(t, "an escape", escapeWords(1, trial.Hostile))
 }
 
 // answering is a server that says this to every request, and nothing more.

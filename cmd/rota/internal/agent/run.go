@@ -76,7 +76,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl := cmd.Flags()
 	fl.StringVar(&f.group, "group", "", "who share the work")
 	fl.StringVar(&f.store, "store", "", "where they meet: "+connect.StoreExamples()+" (default: the rota up or rota serve of this folder)")
-	fl.StringVar(&f.dir, "dir", connect.DefaultDir, "the folder of that rota up or rota serve")
+	fl.Var(connect.Dir(&f.dir), "dir", "the folder of that rota up or rota serve")
 	fl.StringVar(&f.source, "source", "", "what there is to do: "+connect.SourceExamples())
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
@@ -147,7 +147,7 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 	}
 	if h.keeper != nil {
 		h.keeper.onEscape(func(partition string, pid int, what string) {
-			cfg.Trace(rota.Event{Kind: rota.EventCondition, Condition: "escaped", Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(partition, pid, what)})
+			cfg.Trace(rota.Event{Kind: rota.EventCondition, Condition: "escaped", Time: time.Now(), Member: m.Name(), Partition: partition, Because: escapeWords(pid, what)})
 		})
 	}
 	if f.tether {
@@ -180,12 +180,8 @@ func runMember(ctx context.Context, f *memberFlags, changed func(string) bool, s
 }
 
 // escapeWords tells of a process of another user that a command has left.
-func escapeWords(partition string, pid int, what string) string {
-	whose := "a command"
-	if partition != "" {
-		whose = "the command of " + plain.Text(partition)
-	}
-	return fmt.Sprintf("process %d (%s) has escaped: %s started it, and rota may not end it, for it is another user's", pid, plain.Text(what), whose)
+func escapeWords(pid int, what string) string {
+	return fmt.Sprintf("process %d (%s) has escaped: a command started it, and rota may not end it, for it is another user's", pid, plain.Text(what))
 }
 
 // leastExec is the shortest lease with commands.

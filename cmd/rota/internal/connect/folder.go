@@ -14,10 +14,30 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // DefaultDir is the folder that rota up and rota serve keep their data in.
 const DefaultDir = "rota-data"
+
+// Dir is the value of --dir, DefaultDir unless it is set.
+func Dir(v *string) pflag.Value {
+	*v = DefaultDir
+	return (*dirFlag)(v)
+}
+
+type dirFlag string
+
+func (f *dirFlag) String() string { return string(*f) }
+func (f *dirFlag) Type() string   { return "string" }
+
+func (f *dirFlag) Set(s string) error {
+	if strings.Contains(s, "?") {
+		return errors.New("a folder with ? in its name cannot be used, since parameters of a URL begin there")
+	}
+	*f = dirFlag(s)
+	return nil
+}
 
 // upFile tells, within that folder, what rota up runs there.
 const upFile = "rota.up"
@@ -117,7 +137,7 @@ func (t *Target) Flags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&t.Group, "group", "", "the group (default: that of the rota up of this folder)")
 	fl.StringVar(&t.Store, "store", "", "where it meets: "+StoreExamples()+" (default: the rota up or rota serve of this folder)")
-	fl.StringVar(&t.Dir, "dir", DefaultDir, "the folder of that rota up or rota serve")
+	fl.Var(Dir(&t.Dir), "dir", "the folder of that rota up or rota serve")
 }
 
 // Fill fills in what the rota up or rota serve of this folder knows, unless the store

@@ -77,7 +77,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&source, "source", "", "where to publish: "+connect.ExampleSource()+" (default: the stream of the rota up of this folder)")
-	fl.StringVar(&dir, "dir", connect.DefaultDir, "the folder of that rota up")
+	fl.Var(connect.Dir(&dir), "dir", "the folder of that rota up")
 	fl.StringVar(&partition, "partition", "", "publish to this one alone (default: to all in turn)")
 	fl.Var(cli.Whole(&rate, 0, 1_000_000), "rate", "messages per second; 0 as fast as they are taken")
 	fl.Var(cli.Whole(&howMany, 0, 1_000_000_000), "count", "how many; 0 until Ctrl-C")

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -107,7 +108,7 @@ certificate; with --ca it also asks members for theirs.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&dir, "dir", connect.DefaultDir, "the folder for its data")
+	fl.Var(connect.Dir(&dir), "dir", "the folder for its data")
 	fl.StringVar(&listen, "listen", "", "HOST:PORT for clients that come by TCP (default: none can)")
 	fl.BoolVar(&open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.StringVar(&user, "user", "", "who may connect")
@@ -191,12 +192,19 @@ func checkListen(listen string, open bool) error {
 	if open && listen == "" {
 		return cli.Usagef("--open is about clients that come by TCP: add --listen HOST:PORT")
 	}
-	_, port, err := net.SplitHostPort(listen)
+	host, port, err := net.SplitHostPort(listen)
+	if strings.ContainsFunc(host, inNoHost) {
+		err = errors.New("no host")
+	}
 	if n, bad := strconv.ParseUint(port, 10, 16); listen != "" && (err != nil || bad != nil || n == 0) {
 		return cli.Usagef("--listen %q: want HOST:PORT, such as 127.0.0.1:4222", listen)
 	}
 	return nil
 }
+
+// inNoHost tells which characters would say more than a host in the URL that it is
+// put into: a user, a second server, a parameter.
+func inNoHost(r rune) bool { return r <= ' ' || strings.ContainsRune("@,/?#%", r) }
 
 // secretFile reads a secret: those do not belong on a command line, which all
 // users of a machine can see.

@@ -30,7 +30,7 @@ const (
 )
 
 func UpCmd() *cobra.Command {
-	f := &upFlags{members: 3, partitions: 16, rate: 200, dir: connect.DefaultDir}
+	f := &upFlags{members: 3, partitions: 16, rate: 200}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a group on this machine: real processes, real messages",
@@ -55,7 +55,7 @@ ROTA_HEARTBEAT change that.`,
 	fl.Var(cli.Whole(&f.members, 1, 64), "members", "how many members to start, 1 to 64")
 	fl.Var(cli.Whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024")
 	fl.Var(cli.Whole(&f.rate, 0, 100_000), "rate", "messages per second, over all partitions")
-	fl.StringVar(&f.dir, "dir", f.dir, "the folder for the server's data")
+	fl.Var(connect.Dir(&f.dir), "dir", "the folder for the server's data")
 	fl.StringVar(&f.listen, "listen", "", "HOST:PORT for clients that come by TCP, with the key in the folder (default: none can)")
 	fl.BoolVar(&f.open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.Var(showTime{&f.length}, "for", "end after this time (default: at Ctrl-C)")
