@@ -104,6 +104,7 @@ type proc struct {
 	freed  chan struct{} // closed when handlers work again
 	ended  chan struct{} // closed when handlers that were cancelled are ended by force
 	fails  bool
+	fault  string // how it fails
 	silent bool
 	trip   chan struct{}       // closed when the source fails what runs
 	failed map[rota.Token]bool // ownerships whose source has failed
@@ -415,7 +416,7 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 	p.observe(check.Start, own)
 	p.mu.Lock()
 	p.owns[own.Partition()] = own
-	fails, trip := p.fails, p.trip
+	fails, fault, trip := p.fails, p.fault, p.trip
 	p.mu.Unlock()
 	defer func() {
 		p.stand()
@@ -432,7 +433,7 @@ func (p *proc) Consume(ctx context.Context, own rota.Ownership, deliver rota.Del
 		p.mu.Lock()
 		p.failed[own.Token()] = true
 		p.mu.Unlock()
-		return errors.New("the source failed")
+		return errors.New(fault)
 	}
 	own.Started()
 	select {

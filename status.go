@@ -175,6 +175,7 @@ const (
 	ReasonReturning   Reason = "returning"   // kept for a member with the name of its last owner: Config.Return
 	ReasonQuarantined Reason = "quarantined" // it killed too many owners
 	ReasonUnplaced    Reason = "unplaced"    // no member may own it: bans, limits, drains
+	ReasonFailing     Reason = "failing"     // its source failed again and again: it is tried again after a pause
 )
 
 // PartitionInfo is one partition's row in the plan.

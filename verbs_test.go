@@ -340,7 +340,10 @@ func (w *play) toProc(p *proc, verb, word string, late time.Duration) error {
 		p.m.Jump()
 	case "source":
 		p.mu.Lock()
-		p.fails, p.silent = word == "fails", word == "silent"
+		p.fails, p.silent, p.fault = word == "fails" || word == "refuses", word == "silent", "the source failed"
+		if word == "refuses" {
+			p.fault = "the source refused"
+		}
 		if word == "stumbles" {
 			close(p.trip)
 			p.trip = make(chan struct{})

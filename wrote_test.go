@@ -98,7 +98,7 @@ func (w *play) sayPlan(was, p *record.Plan, roster *record.Roster) {
 			return r.Reason == record.NoReason && to == m
 		}))
 	}
-	for reason := record.Paused; reason <= record.Unplaced; reason++ {
+	for reason := record.Paused; reason <= record.Failing; reason++ {
 		if s := aims(func(r *record.Row) bool { return r.Reason == reason }); s != " -" {
 			fmt.Fprintf(&b, "  %s:%s", reason, s)
 		}

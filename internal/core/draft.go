@@ -43,6 +43,7 @@ func (n *Node) draft() *record.Plan {
 		}
 	}
 	l.graces = slices.DeleteFunc(l.graces, func(g grace) bool { return n.reached(g.until) })
+	n.forgetFailures()
 	d := draft{n: n, next: *cur, gen: cur.Gen + 1, worn: -1}
 	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
 	d.rows = l.scratch.rows
@@ -213,6 +214,11 @@ func (d *draft) release() {
 			d.free(r)
 		case n.gaveUpRow(p.rec, id, r):
 			n.graceFor(id, r.Owner)
+			if n.noteFailure(id, r.Token, p.rec) {
+				r.To, r.Reason = r.Owner, record.Failing
+			} else {
+				n.news() // when a broker is away, members give up many partitions
+			}
 			d.free(r)
 		}
 	}
@@ -289,12 +295,16 @@ func (n *Node) liveDiffers() bool {
 // some member could take it.
 func (d *draft) ownerless() bool {
 	late := d.barred() && !d.revoking()
-	if !slices.ContainsFunc(d.rows, func(r record.Row) bool { return d.stranded(&r, late) }) {
-		return false
-	}
-	d.targets(d.members())
-	for i, t := range d.n.lead.scratch.targets {
-		if t != plan.None && d.stranded(&d.rows[i], late) {
+	var planned bool
+	for i := range d.rows {
+		if !d.stranded(record.ID(i), late) {
+			continue
+		}
+		if !planned {
+			d.targets(d.members())
+			planned = true
+		}
+		if d.n.lead.scratch.targets[i] != plan.None {
 			return true
 		}
 	}
@@ -304,7 +314,8 @@ func (d *draft) ownerless() bool {
 // stranded tells whether no grant will reach a free row: it has no live target or,
 // if late, it missed the barrier of an eager plan. A row whose reservation is over
 // does not count here: liveDiffers notices that.
-func (d *draft) stranded(r *record.Row, late bool) bool {
+func (d *draft) stranded(id record.ID, late bool) bool {
+	r := &d.rows[id]
 	if r.State != record.Free {
 		return false
 	}
@@ -313,6 +324,8 @@ func (d *draft) stranded(r *record.Row, late bool) bool {
 		return true
 	case record.NoReason:
 		return !d.n.peer(r.To).is(record.Live) || late
+	case record.Failing:
+		return !d.n.backsOff(id) && (!d.n.peer(r.To).is(record.Live) || late)
 	}
 	return false
 }
@@ -322,7 +335,9 @@ func (d *draft) stranded(r *record.Row, late bool) bool {
 // can still be given other targets.
 func (d *draft) due() bool {
 	n := d.n
-	if !n.burstOver() {
+	// last-leader-frees-leavers: see last. A leader that is leaving is alone, so there
+	// is nobody whose arrival it could wait for.
+	if hurry := n.own.state == record.Leaving && !n.last(); !hurry && !n.burstOver() {
 		return false
 	}
 	// eager-distance: An eager plan keeps a distance of one lease from the one before.
@@ -515,9 +530,10 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 		return record.Paused
 	case t == 0:
 		return record.Unplaced
-	}
-	if !n.peer(t).is(record.Live) {
+	case !n.peer(t).is(record.Live):
 		return record.Returning
+	case n.backsOff(record.ID(i)):
+		return record.Failing
 	}
 	return record.NoReason
 }
@@ -530,7 +546,8 @@ func (d *draft) grant() {
 	}
 	for i := range d.rows {
 		r := &d.rows[i]
-		if r.State != record.Free || r.Reason != record.NoReason || !d.n.peer(r.To).is(record.Live) {
+		ready := r.Reason == record.NoReason || r.Reason == record.Failing && !d.n.backsOff(record.ID(i))
+		if r.State != record.Free || !ready || !d.n.peer(r.To).is(record.Live) {
 			continue
 		}
 		count := r.Token.Counter() + 1

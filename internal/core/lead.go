@@ -31,13 +31,14 @@ type lead struct {
 	asking      bool
 	ask         Time
 
-	tried   Why  // reasons of the plan in flight, kept in case that write fails
-	planAt  Time // when the last plan was made: eager ones keep a distance
-	waits   []await
-	graces  []grace
-	bugSeen bool // the last leader ended on a bug over this very plan, with bugLive and bugVer
-	bugLive []record.Session
-	bugVer  uint64
+	tried    Why  // reasons of the plan in flight, kept in case that write fails
+	planAt   Time // when the last plan was made: eager ones keep a distance
+	waits    []await
+	graces   []grace
+	failures []failure // by ID
+	bugSeen  bool      // the last leader ended on a bug over this very plan, with bugLive and bugVer
+	bugLive  []record.Session
+	bugVer   uint64
 
 	planner plan.Planner
 	scratch scratch
@@ -138,16 +139,13 @@ func (n *Node) leading() bool {
 	if !n.Leads() || n.cause != NotEnded {
 		return false
 	}
-	// A leaver leads on only if nobody else can.
-	if n.own.state != record.Live && !(n.own.state == record.Leaving && n.alone()) {
-		return false
-	}
 	l := &n.lead
 	if l.taking && l.gotRoster && l.gotOrders && l.gotList && !n.asksOwners() {
 		l.taking, l.ready = false, true
 		n.checkBug()
 	}
-	return l.ready
+	// A leaver leads on only if nobody else can.
+	return l.ready && (n.own.state == record.Live || n.own.state == record.Leaving && n.alone())
 }
 
 // asksOwners tells whether the record of some row's owner has not been read yet.

@@ -8,8 +8,8 @@ import (
 )
 
 // leave takes the next step of a leaver. It works on until the plan has taken its
-// rows, but no longer than cfg.Leave; one that is alone or means to return stops at
-// once.
+// rows, but no longer than cfg.Leave; one that is the last or means to return stops
+// at once.
 func (n *Node) leave() {
 	if n.leaving == Never || n.cause != NotEnded {
 		return
@@ -21,7 +21,7 @@ func (n *Node) leave() {
 	// leaver-works-on: A leaver works on until the plan has taken its partitions.
 	// Without it: C2 is told to leave and stops at once. Its partitions are idle until the
 	// leader has noticed and planned.
-	if !n.selfStop && (n.returning || rule.LeaverWorksOn.Off() || n.alone() || n.reached(n.leaving.Add(n.cfg.Leave))) {
+	if !n.selfStop && (n.returning || rule.LeaverWorksOn.Off() || n.last() || n.reached(n.leaving.Add(n.cfg.Leave))) {
 		n.selfStop = true
 		for i := range n.runs {
 			n.stop(&n.runs[i])
@@ -55,6 +55,17 @@ func (n *Node) alone() bool {
 		}
 	}
 	return true
+}
+
+// last tells whether this node is alone, and nobody who is leaving waits for its
+// plan either.
+func (n *Node) last() bool {
+	// last-leader-frees-leavers: When everybody leaves, the leader first makes the plan
+	// that the others wait for.
+	// Without it: C1 to C5 are told to leave together. C1, which leads, sees nobody else
+	// alive and goes. The others wait a second for a plan that nobody makes.
+	waits := func(p peer) bool { return p.session != n.cfg.Session && p.is(record.Leaving) && p.planned }
+	return n.alone() && (rule.LastLeaderFreesLeavers.Off() || !slices.ContainsFunc(n.peers, waits))
 }
 
 // end begins the end of the session: every run is cancelled, and nothing is started

@@ -157,6 +157,11 @@ func (n *Node) watchOut() {
 		}
 		if n.reached(n.listPoll) {
 			n.list.want = true
+			// orders-are-polled: A leader reads the orders from time to time, although their
+			// watch is quiet.
+			// Without it: The leader's watch misses the order that ends a pause. The
+			// partition stays paused until the next order, or the next leader.
+			n.ordersCell.want = n.ordersCell.want || w.Orders && !rule.OrdersArePolled.Off()
 			n.listPoll = n.now.Add(n.cfg.PollList)
 			n.reached(n.listPoll) // asks for a Tick then
 		}

@@ -144,7 +144,7 @@ func TestDurations(t *testing.T) {
 	want := core.Timing{Lease: 5 * time.Second, Heartbeat: 2 * time.Second, Margin: 500 * time.Millisecond,
 		StopTime: 30 * time.Second, Orphan: 30 * time.Second, Grace: time.Second,
 		Quiet: 100 * time.Millisecond, QuietMax: 2 * time.Second, Guard: 30 * time.Millisecond,
-		Retry: 100 * time.Millisecond, Step: 100 * time.Millisecond, Leave: time.Second, Stuck: 30 * time.Second,
+		Retry: 100 * time.Millisecond, Again: 2 * time.Second, Step: 100 * time.Millisecond, Leave: time.Second, Stuck: 30 * time.Second,
 		Ask: 30 * time.Second, PollPlan: 20 * time.Second, PollList: 10 * time.Second, Keep: 10 * time.Minute}
 	if got := core.DefaultTiming(); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

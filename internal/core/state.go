@@ -24,6 +24,7 @@ func (n *Node) Clone() *Node {
 	l.missed = slices.Clone(l.missed)
 	l.waits = slices.Clone(l.waits)
 	l.graces = slices.Clone(l.graces)
+	l.failures = slices.Clone(l.failures)
 	l.bugLive = slices.Clone(l.bugLive)
 	l.planner, l.scratch = plan.Planner{}, scratch{}
 	return &c
@@ -250,6 +251,16 @@ func (n *Node) encodeLead(e *encoder) {
 		e.num(uint64(g.id))
 		e.session(g.who)
 		e.until(g.until)
+	}
+	e.num(uint64(len(l.failures)))
+	for _, f := range l.failures {
+		e.num(uint64(f.id))
+		e.num(uint64(f.count))
+		e.token(f.id, f.token)
+		e.str(f.cause)
+		e.flag(f.stays)
+		e.until(f.until)
+		e.until(f.until.Add(calm))
 	}
 	if !l.bugSeen {
 		return

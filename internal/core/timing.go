@@ -20,6 +20,7 @@ type Timing struct {
 	QuietMax  time.Duration // Qmax: the longest quiet time, however many arrive
 	Guard     time.Duration // the quiet time after a proven death
 	Retry     time.Duration // back-off before a failed store call is retried
+	Again     time.Duration // pause before a partition that was given up twice is granted again; it doubles
 	Step      time.Duration // delay between two candidates for leadership
 	Leave     time.Duration // how long a leaver waits for the plan to take its rows
 	Stuck     time.Duration // a start that takes longer is reported as stuck
@@ -45,6 +46,7 @@ func MakeTiming(lease, heartbeat time.Duration) Timing {
 		QuietMax:  2 * time.Second,
 		Guard:     30 * time.Millisecond,
 		Retry:     100 * time.Millisecond,
+		Again:     2 * time.Second,
 		Step:      100 * time.Millisecond,
 		Leave:     time.Second,
 		Stuck:     30 * time.Second,

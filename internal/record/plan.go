@@ -191,7 +191,7 @@ func (x *Plan) checkRow(r *Row) error {
 	switch {
 	case r.State > Revoking:
 		return fmt.Errorf("state %d is unknown", r.State)
-	case r.Reason > Unplaced:
+	case r.Reason > Failing:
 		return fmt.Errorf("reason %d is unknown", r.Reason)
 	case r.State == Free && r.Owner != 0:
 		return fmt.Errorf("free, but with the owner %v", r.Owner)

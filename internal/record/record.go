@@ -89,6 +89,7 @@ const (
 	Returning          // kept for the name of the ended session in To
 	Quarantined        // it killed too many owners
 	Unplaced           // nobody may take it: bans, limits, drains
+	Failing            // given up again and again: To gets it after a pause
 )
 
 // A Row is the entry of one partition in the plan.

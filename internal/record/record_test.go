@@ -133,8 +133,8 @@ func TestStrings(t *testing.T) {
 		{fmt.Sprint(Free, Owned, Revoking, RowState(3)), "FREE OWNED REVOKING unknown 3"},
 		{fmt.Sprint(Live, Leaving, Evicted, Dead, Left, MemberState(5)), "LIVE LEAVING EVICTED DEAD LEFT unknown 5"},
 		{NoReason.String(), ""},
-		{fmt.Sprint(Paused, Removed, Returning, Quarantined, Unplaced, Reason(6)),
-			"paused removed returning quarantined unplaced unknown 6"},
+		{fmt.Sprint(Paused, Removed, Returning, Quarantined, Unplaced, Failing, Reason(7)),
+			"paused removed returning quarantined unplaced failing unknown 7"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)

@@ -24,7 +24,7 @@ var (
 	memberStates = [...]string{Live: "LIVE", Leaving: "LEAVING", Evicted: "EVICTED", Dead: "DEAD", Left: "LEFT"}
 	reasons      = [...]string{
 		NoReason: "", Paused: "paused", Removed: "removed", Returning: "returning",
-		Quarantined: "quarantined", Unplaced: "unplaced",
+		Quarantined: "quarantined", Unplaced: "unplaced", Failing: "failing",
 	}
 )
 

@@ -72,6 +72,10 @@ const (
 	UsedUpTokensBeginAnew
 	LeaseAtMostFourfold
 	HoldSkipsTheProvenDead
+	OrdersArePolled
+	LastLeaderFreesLeavers
+	FailureFollowsThePartition
+	BackOffAcrossGrants
 
 	RejoinedSessionIsNotFresh
 	SleepIsSeen
@@ -501,6 +505,30 @@ var Book = [...]Entry{
 		Says:    "A hold does not wait for the lease of a member that is proven dead.",
 		Without: "hold waits for the lease of one that is proven dead",
 		Serves:  Speed, Layer: Core, By: told, Old: "R37",
+	},
+	OrdersArePolled: {
+		Name:    "orders-are-polled",
+		Says:    "A leader reads the orders from time to time, although their watch is quiet.",
+		Without: "order missed by a watch waits for the next one",
+		Serves:  Order, Layer: Core, By: told, Old: "R38",
+	},
+	LastLeaderFreesLeavers: {
+		Name:    "last-leader-frees-leavers",
+		Says:    "When everybody leaves, the leader first makes the plan that the others wait for.",
+		Without: "leavers wait for a plan that nobody makes",
+		Serves:  Speed, Layer: Core, By: told, Old: "R39",
+	},
+	FailureFollowsThePartition: {
+		Name:    "failure-follows-the-partition",
+		Says:    "A partition that is given up twice in a row for the same reason stays where it is.",
+		Without: "partition that fails everywhere moved for ever",
+		Serves:  Order, Layer: Core, By: told, Old: "R40",
+	},
+	BackOffAcrossGrants: {
+		Name:    "back-off-across-grants",
+		Says:    "A partition that is given up again and again is granted after growing pauses.",
+		Without: "partition that fails granted again at once",
+		Serves:  Order, Layer: Core, By: told, Old: "R41",
 	},
 	RejoinedSessionIsNotFresh: {
 		Name:    "rejoined-session-is-not-fresh",

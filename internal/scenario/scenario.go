@@ -86,7 +86,7 @@ var Verbs = map[string]string{
 	"heal":      "NAME…: the traffic flows again",
 	"watch":     "NAME drops|works|late DURATION: what watches show",
 	"handler":   "NAME works|slow DURATION|hangs|stubborn: how handlers stop",
-	"source":    "NAME fails|works|stumbles|silent: it fails starts, works, fails once, does not list; or: source lists N",
+	"source":    "NAME fails|refuses|works|stumbles|silent: it fails starts, fails them for another reason, works, fails once, does not list; or: source lists N",
 	"begin":     "NAME PARTITION: a handler begins an effect on a sink that checks tokens",
 	"land":      "[NAME…]: the effects that are under way, or those of some, reach the sink",
 	"order":     "pause|resume|remove|add|pin|unpin|ban|unban|drain|undrain|freeze|thaw|set …: an operator's order",

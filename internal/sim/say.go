@@ -209,7 +209,7 @@ func (w *World) hearPlan(was, p *record.Plan) {
 	for _, m := range p.Members {
 		fmt.Fprintf(&b, "  %s:%s", w.nameOf(m), w.aims(p, func(r *record.Row) bool { return r.Reason == record.NoReason && aim(r) == m }))
 	}
-	for reason := record.Paused; reason <= record.Unplaced; reason++ {
+	for reason := record.Paused; reason <= record.Failing; reason++ {
 		if s := w.aims(p, func(r *record.Row) bool { return r.Reason == reason }); s != " -" {
 			fmt.Fprintf(&b, "  %s:%s", reason, s)
 		}

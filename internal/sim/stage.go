@@ -294,7 +294,8 @@ func (s *Stage) toMembers(c scenario.Command) error {
 		case "handler":
 			return s.handler(h, c.Args[1:])
 		case "source":
-			h.fails, h.silent = rest == "fails", rest == "silent"
+			h.fails, h.silent = rest == "fails" || rest == "refuses", rest == "silent"
+			h.refuses = rest == "refuses"
 			if rest == "stumbles" {
 				w.stumble(h)
 			}

@@ -112,6 +112,7 @@ type trouble struct {
 	hung       bool  // handlers do not stop when asked
 	stubborn   bool  // nor when cancelled
 	fails      bool  // the source does not confirm starts
+	refuses    bool  // and its reason is another one
 	watchDrops bool  // watches show nothing
 	watchLate  int64 // or late
 	outLate    int64 // its requests take longer
@@ -497,7 +498,11 @@ func (w *World) stopped(h *host, r hrun, kind core.Kind) {
 		w.sayRun(h, "stops", w.names[r.part], r.token)
 		w.judge(check.Event{Kind: check.Stop, Who: h.who, Part: r.part, Token: r.token})
 	}
-	w.deliver(h, &core.Event{Kind: kind, ID: r.id, Token: r.token, Text: "the source failed"})
+	why := "the source failed"
+	if h.refuses {
+		why = "the source refused"
+	}
+	w.deliver(h, &core.Event{Kind: kind, ID: r.id, Token: r.token, Text: why})
 }
 
 // find looks for this very start of a run.
