@@ -44,7 +44,7 @@ func (o Ownership) Started() { o.r.confirm() }
 // Check returns ErrLost when the lease has expired or the ownership has ended. Call
 // it directly before each effect: an earlier answer is stale if the process was
 // stopped since.
-func (o Ownership) Check() error { return o.r.check() }
+func (o Ownership) Check() error { return o.r.look() }
 
 // Remaining is the time until the lease expires, and zero once Check would return
 // ErrLost. It is for work in another process that must end in time: read the clock

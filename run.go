@@ -37,14 +37,16 @@ type run struct {
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
+	isFunc bool // a function consumes it, which may act at any time
 
-	lost  atomic.Bool  // cancelled or over: no effect is allowed any more
-	over  atomic.Bool  // Consume has returned for the last time
-	begun atomic.Bool  // the source has confirmed this call of Consume
-	busy  atomic.Int32 // handlers that are running
-	moved atomic.Int64 // messages handled, and units of Ownership.Progress
-	turn  *pace.Turn   // keeps this partition at the rate of the others
-	named time.Time    // when Abort was last called for it; used by the session's loop only
+	lost  atomic.Bool   // cancelled or over: no effect is allowed any more
+	over  atomic.Bool   // Consume has returned for the last time
+	begun atomic.Bool   // the source has confirmed this call of Consume
+	busy  atomic.Int32  // handlers that are running
+	looks atomic.Uint32 // what the core knows of the function's looks at its lease: core.Looked, then core.Denied
+	moved atomic.Int64  // messages handled, and units of Ownership.Progress
+	turn  *pace.Turn    // keeps this partition at the rate of the others
+	named time.Time     // when Abort was last called for it; used by the session's loop only
 }
 
 func (s *session) startRun(a *core.Action) {
@@ -52,6 +54,7 @@ func (s *session) startRun(a *core.Action) {
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
 	r.meta.set(s.metaOf(a.ID))
 	r.turn = s.pace.Join()
+	_, r.isFunc = s.m.cfg.Source.(*funcSource)
 	s.runs[a.ID] = r
 	s.tellRun(EventGrant, r, "")
 	s.goDo(r.live)
@@ -91,10 +94,28 @@ func (r *run) check() error {
 }
 
 func (r *run) remaining() time.Duration {
-	if r.check() != nil {
+	if r.look() != nil {
 		return 0
 	}
 	return max(core.Time(r.s.lease.Load()).Sub(r.s.m.now()), 0)
+}
+
+// look is check as a function of rota.Func calls it: the core learns that it asks
+// before it acts, and that it was refused.
+func (r *run) look() error {
+	err := r.check()
+	got := core.Looked
+	if err != nil {
+		got = core.Denied
+	}
+	if known := r.looks.Load(); r.isFunc && known < uint32(got) && r.looks.CompareAndSwap(known, uint32(got)) {
+		select {
+		case r.s.inbox <- core.Event{Kind: got, ID: r.id, Token: r.token}:
+		default:
+			r.looks.CompareAndSwap(uint32(got), known) // the loop is busy: the next look tells it
+		}
+	}
+	return err
 }
 
 func (r *run) confirm() {
@@ -164,7 +185,7 @@ func (r *run) live() {
 func (r *run) consume() error {
 	src := r.s.m.cfg.Source
 	r.s.tellRun(EventStarting, r, "")
-	if _, isFunc := src.(*funcSource); isFunc {
+	if r.isFunc {
 		r.busy.Add(1) // its function may act at any time
 		defer r.busy.Add(-1)
 	}
@@ -348,14 +369,14 @@ func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
 	return len(msgs), nil
 }
 
-// abort calls Config.Abort for each run that still has a busy handler at the end of
-// its lease or its stop time: such a handler can only be ended with its process. A run
-// without a busy handler has merely not returned yet and can have no effect, since
+// abort calls Config.Abort for each of some runs that still has a busy handler at the
+// end of its lease or its stop time: such a handler can only be ended with its process.
+// A run without a busy handler has merely not returned yet and can have no effect, since
 // check refuses every delivery; it has another Margin to return. An Abort that returns
 // has ended one handler at best, so all runs are looked at again after that time, even
 // if the core does not ask for it.
-func (s *session) abort() {
-	for _, r := range s.late() {
+func (s *session) abort(late []*run) {
+	for _, r := range late {
 		if r.busy.Load() > 0 {
 			s.name(r, handlerRuns)
 			// shell-aborts-again: The shell ends every run that overstays, and looks again
@@ -404,6 +425,14 @@ func (s *session) late() (runs []*run) {
 		}
 	}
 	return runs
+}
+
+// among returns those of the late runs that the core names.
+func (s *session) among(ids []record.ID) []*run {
+	return slices.DeleteFunc(s.late(), func(r *run) bool {
+		_, named := slices.BinarySearch(ids, r.id)
+		return !named
+	})
 }
 
 // name calls Config.Abort for a run, at most once per Margin.

@@ -53,6 +53,7 @@ type play struct {
 	cfg     rota.Config
 	tune    map[string][]string
 	fails   int             // how often a source may fail in a row
+	funcs   bool            // the source is rota.Func
 	returns bool            // an Abort ends the handlers that have overstayed, and returns
 	cut     map[string]bool // where a process that starts is cut off
 	begun   map[string]bool // who has been started once
@@ -263,6 +264,15 @@ func (w *play) join(label string) {
 	w.begun[label] = true
 	p.link.cutIn, p.link.cutOut = w.cut[label], w.cut[label]
 	cfg.Handle = p.handle
+	if w.funcs {
+		names, _ := p.Partitions(context.Background())
+		var all []string
+		for _, n := range names {
+			all = append(all, n.Name)
+		}
+		cfg.Handle = nil
+		cfg.Source = rota.Func(all, func(ctx context.Context, own rota.Ownership) error { return p.Consume(ctx, own, nil) })
+	}
 	cfg.Abort = func(error) {
 		if !p.up.Load() {
 			return // a dead process says nothing

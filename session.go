@@ -224,7 +224,7 @@ func (s *session) obituary() {
 			}
 		case <-limit.C:
 			if s.abortAt.IsZero() {
-				s.abort()
+				s.abort(s.late())
 			} else {
 				s.forceStop()
 			}
@@ -402,7 +402,7 @@ func (s *session) do(a *core.Action) {
 	case core.DoClose:
 		s.goDo(func() { s.send(core.Event{Kind: core.Closed}) })
 	case core.DoAbort:
-		s.abort()
+		s.abort(s.among(a.Late))
 	case core.DoEnd:
 		s.ended, s.cause = true, a.Cause
 		s.over.Store(true)

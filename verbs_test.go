@@ -35,6 +35,7 @@ func (w *play) Do(c scenario.Command) error {
 				w.fails = n
 			}
 			w.returns = w.returns || k == "abort" && v == "returns"
+			w.funcs = w.funcs || k == "func" && v == "true"
 			if k == "partitions" {
 				n, _ := strconv.Atoi(v)
 				w.lists(n)

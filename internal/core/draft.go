@@ -335,8 +335,8 @@ func (d *draft) stranded(id record.ID, late bool) bool {
 // can still be given other targets.
 func (d *draft) due() bool {
 	n := d.n
-	// last-leader-frees-leavers: see last. A leader that is leaving is alone, so there
-	// is nobody whose arrival it could wait for.
+	// A leader that is leaving is alone: there is nobody whose arrival it could wait for.
+	// last-leader-frees-leavers: see last.
 	if hurry := n.own.state == record.Leaving && !n.last(); !hurry && !n.burstOver() {
 		return false
 	}

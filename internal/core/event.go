@@ -72,6 +72,8 @@ const (
 	Stopped              // ID@Token runs no more: handled, settled, closed
 	Retrying             // ID@Token is being started again after a failure
 	GivenUp              // ID@Token failed too often and runs no more: Text is the cause
+	Looked               // the function of ID@Token asks for its lease before it acts
+	Denied               // and was refused: it knows that it must not act
 	Closed               // the source's connections are closed
 	Proven               // the kernel proved that Session is gone
 	Leave                // the user wants to leave: Returning
@@ -114,7 +116,7 @@ const (
 	DoCancel           // end ID@Token at once, then Stopped
 	DoAsk              // ask the source for its partitions, then Listed
 	DoClose            // close the source's connections, then Closed
-	DoAbort            // a handler outlived the lease or the stop time: end it by force
+	DoAbort            // handlers of Late outlived the lease or the stop time: end them by force
 	DoEnd              // the session is over: Cause
 	DoNote             // tell people (and checkers) of a decision
 
@@ -139,6 +141,7 @@ type Action struct {
 	Moved  int            // NotePlan: how many partitions are taken from their owners
 	Placed int            // NotePlan: how many partitions without an owner get one
 	Why    Why            // NotePlan: the reasons
+	Late   []record.ID    // DoAbort: whose time is over, ascending
 	Watch  Watch
 }
 

@@ -300,11 +300,17 @@ func (n *Node) keepLease() {
 	}
 }
 
-// abort is the last resort against a handler that outlives the lease or the stop
-// time. An abort may return, because the handler has ended after all; it is
-// repeated as long as any handler overstays.
+// abort is the last resort against handlers that outlive the lease or the stop
+// time. An abort may return, because the handler has ended after all; it is repeated
+// as long as any handler overstays.
 func (n *Node) abort() {
-	if n.reached(n.abortAt) {
+	var late []record.ID
+	for i := range n.runs {
+		if r := &n.runs[i]; r.cancelled && !n.excused(r) {
+			late = append(late, r.id)
+		}
+	}
+	if len(late) > 0 && n.reached(n.abortAt) {
 		n.abortAt = n.now.Add(n.cfg.Margin)
 		// abort-again: An abort that has returned is repeated as long as anything
 		// overstays.
@@ -313,6 +319,25 @@ func (n *Node) abort() {
 		if rule.AbortAgain.Off() {
 			n.abortAt = Never
 		}
-		n.do(Action{Do: DoAbort})
+		n.do(Action{Do: DoAbort, Late: late})
 	}
+}
+
+// excused tells whether a run that was cancelled is not late yet, although the lease
+// is over: its function asks for the lease before it acts. It has a moment to ask and,
+// once it was refused, the time that stopping may take. This matters only after the
+// process was stopped for longer than the lease; otherwise a run is cancelled that
+// much earlier.
+func (n *Node) excused(r *run) bool {
+	// looking-earns-time: A function that looked at its lease before it acted, and was
+	// refused, has the time that stopping may take.
+	// Without it: C2's process is frozen for longer than the lease. Its function wakes
+	// up, asks, is refused and would return at once, but the process is ended before.
+	if !r.looks || rule.LookingEarnsTime.Off() {
+		return false
+	}
+	if r.denied {
+		return !n.reached(r.ended.Add(n.cfg.Margin))
+	}
+	return !n.reached(r.ended.Add(n.cfg.Margin / 5))
 }

@@ -17,6 +17,9 @@ type run struct {
 	phase     phase
 	cancelled bool
 	since     Time // when it was told to stop
+	ended     Time // when it was cancelled
+	looks     bool // its function asks for its lease before it acts
+	denied    bool // and knows by now that it must not
 }
 
 type phase uint8
@@ -162,7 +165,7 @@ func (n *Node) cancel(r *run) {
 		n.own.dirty = true
 	}
 	if !r.cancelled {
-		r.cancelled = true
+		r.cancelled, r.ended = true, n.now
 		n.do(Action{Do: DoCancel, ID: r.id, Token: r.token})
 	}
 }
@@ -207,6 +210,10 @@ func (n *Node) tookRun(ev *Event) {
 			r.phase = starting
 			n.own.dirty = true
 		}
+	case Looked:
+		r.looks = true
+	case Denied:
+		r.looks, r.denied = true, true
 	case GivenUp, Stopped:
 		// giving-up-is-told: A partition that is given up is reported with its token, so
 		// that it can be granted anew.

@@ -121,6 +121,11 @@ func (n *Node) encodeRuns(e *encoder) {
 		if r.phase == stopping {
 			e.since(r.since, n.cfg.StopTime)
 		}
+		e.flag(r.looks)
+		e.flag(r.denied)
+		if r.looks && r.cancelled {
+			e.since(r.ended, n.cfg.Margin)
+		}
 	}
 	e.gaveUp(n.gaveUp)
 	e.num(uint64(len(n.mine)))
@@ -432,6 +437,10 @@ func (a *Action) encode(e *encoder) {
 	e.num(uint64(a.Moved))
 	e.num(uint64(a.Placed))
 	e.num(uint64(a.Why))
+	e.num(uint64(len(a.Late)))
+	for _, id := range a.Late {
+		e.num(uint64(id))
+	}
 	e.flag(a.Watch.All)
 	e.session(a.Watch.Leader)
 	e.flag(a.Watch.Orders)

@@ -25,7 +25,7 @@ func (n *Node) take(ev *Event) bool {
 		n.list.want = n.watch.All
 	case Listed:
 		n.tookPartitions(ev)
-	case Started, Stopped, Retrying, GivenUp:
+	case Started, Stopped, Retrying, GivenUp, Looked, Denied:
 		n.tookRun(ev)
 	case Closed:
 		n.closed = n.closing

@@ -76,6 +76,7 @@ const (
 	LastLeaderFreesLeavers
 	FailureFollowsThePartition
 	BackOffAcrossGrants
+	LookingEarnsTime
 
 	RejoinedSessionIsNotFresh
 	SleepIsSeen
@@ -529,6 +530,12 @@ var Book = [...]Entry{
 		Says:    "A partition that is given up again and again is granted after growing pauses.",
 		Without: "partition that fails granted again at once",
 		Serves:  Order, Layer: Core, By: told, Old: "R41",
+	},
+	LookingEarnsTime: {
+		Name:    "looking-earns-time",
+		Says:    "A function that looked at its lease before it acted, and was refused, has the time that stopping may take.",
+		Without: "freeze ends the process of a function that looks",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R42",
 	},
 	RejoinedSessionIsNotFresh: {
 		Name:    "rejoined-session-is-not-fresh",

@@ -33,6 +33,7 @@ type Options struct {
 	rejoin       bool // a process whose session was ended begins another
 	failures     int  // a source that fails so often in a row is given up
 	abortReturns bool // Config.Abort ends the handlers whose time is over, and returns
+	funcs        bool // the source is a function per partition, which may act at any time
 }
 
 func (o *Options) allows(f Fault) bool { return len(o.Only) == 0 || slices.Contains(o.Only, f) }

@@ -144,7 +144,10 @@ func (w *World) effect(h *host, it item) {
 			it.who = h.who
 			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
 			h.runs[i].busy = true
+			w.look(h, it.run, core.Looked)
 			w.push(w.now+w.quick(), it)
+		} else {
+			w.look(h, it.run, core.Denied)
 		}
 	case evSend:
 		i := h.find(it.run)
@@ -181,6 +184,14 @@ func (w *World) effect(h *host, it item) {
 			verb := map[check.Kind]string{check.Accept: "accepts", check.Refuse: "refuses"}[e.Kind]
 			w.hear(seenLine{text: fmt.Sprintf("sink %s %s@%d from %s", verb, w.names[it.run.part], it.run.token.Counter(), h.name)})
 		}
+	}
+}
+
+// look tells the core what the function of a partition got when it asked for its
+// lease.
+func (w *World) look(h *host, r hrun, got core.Kind) {
+	if w.opt.funcs {
+		w.deliver(h, &core.Event{Kind: got, ID: r.id, Token: r.token})
 	}
 }
 

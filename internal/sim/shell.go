@@ -56,6 +56,8 @@ var Deeds = []Deed{
 	tells(core.Stopped, "tells that a run is over: handled, settled, closed", "s2-leave"),
 	tells(core.Retrying, "tries a source again that failed, after a while", "failed-source-is-started-again"),
 	tells(core.GivenUp, "gives up a source that keeps failing", "failed-source-is-started-again"),
+	tells(core.Looked, "tells that the function of a partition asks for its lease before it acts", "looking-earns-time"),
+	tells(core.Denied, "tells that such a function was refused", "looking-earns-time"),
 	tells(core.Closed, "closes the source's connections", "s2-leave"),
 	tells(core.Proven, "passes on the kernel's proof of a death", "s2-guard"),
 	tells(core.Leave, "passes on that the user wants to leave", "s2-leave"),

@@ -42,6 +42,8 @@ func (s *Stage) group(args []string) error {
 			s.w.opt.failures, err = strconv.Atoi(v)
 		case "abort":
 			s.w.opt.abortReturns = v == "returns"
+		case "func":
+			s.w.opt.funcs = v == "true"
 		default:
 			err = setDuration(&c.Timing, k, v)
 		}

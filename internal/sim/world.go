@@ -359,7 +359,7 @@ func (w *World) act(h *host, a *core.Action) {
 	case core.DoClose:
 		w.push(w.now, item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Closed}})
 	case core.DoAbort:
-		w.abort(h)
+		w.abort(h, a.Late)
 	case core.DoEnd:
 		h.ended = a.Cause
 		w.marks.end(a.Cause)
@@ -379,8 +379,8 @@ func (w *World) act(h *host, a *core.Action) {
 // its process, unless Config.Abort knows better: that of `rota run` kills the
 // commands whose time is over and returns. Without a handler at work, what runs
 // is closed at once.
-func (w *World) abort(h *host) {
-	busy := slices.ContainsFunc(h.runs, func(r hrun) bool { return r.busy })
+func (w *World) abort(h *host, late []record.ID) {
+	busy := slices.ContainsFunc(h.runs, func(r hrun) bool { return slices.Contains(late, r.id) && (r.busy || w.opt.funcs) })
 	if (busy || h.hung || h.stubborn || h.slow) && !w.opt.abortReturns {
 		w.marks.Aborts++
 		w.say(h, "ends itself: a handler outlived its time")
