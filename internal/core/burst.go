@@ -18,6 +18,9 @@ type burst struct {
 	at       Time // when they were noted
 	suspects []record.Session
 	why      Why // reasons for the next plan
+
+	asked  Time // when the read at the end of the quiet time was sent; Never if none is in flight
+	proved bool // it was answered quickly: the silence is that of the members, not of the store
 }
 
 // news notes a change that others may follow: the quiet time begins anew, up to
@@ -26,7 +29,7 @@ func (n *Node) news() { n.newsFor(n.cfg.Quiet) }
 
 func (n *Node) newsFor(q time.Duration) {
 	s := &n.lead.burst
-	s.since = min(s.since, n.now)
+	s.since, s.proved = min(s.since, n.now), false
 	until := min(n.now.Add(q), s.since.Add(n.cfg.QuietMax))
 	// quiet-after-arrivals: An arrival is followed by a short quiet time before the next
 	// plan.
@@ -93,7 +96,7 @@ func (n *Node) planned() {
 
 // close forgets all changes: there is nothing to plan for.
 func (s *burst) close() {
-	*s = burst{since: Never, suspects: s.suspects[:0]}
+	*s = burst{since: Never, asked: Never, suspects: s.suspects[:0]}
 }
 
 // notice takes notice of every change of a member's state, once.
@@ -182,7 +185,43 @@ func (n *Node) burstOver() bool {
 		}
 		return n.reached(s.at.Add(gap(p.rec.Beat)))
 	})
-	return n.reached(s.quiet) && len(s.suspects) == 0
+	return n.reached(s.quiet) && len(s.suspects) == 0 && n.quietProved()
+}
+
+// quietProved tells whether the quiet time was one of the members, not of the store:
+// a read that is sent at its end is answered quickly.
+func (n *Node) quietProved() bool {
+	s := &n.lead.burst
+	// slow-store-is-not-quiet: While the store answers slowly, silence does not end a
+	// burst.
+	// Without it: Five hundred members start on a busy machine. The store has written
+	// twenty of their records and works on the others: nothing is heard of them for a
+	// while. The leader plans for twenty, and again for the rest.
+	// quiet-after-arrivals: see newsFor.
+	if s.proved || s.why&WhyJoined == 0 || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
+		return true
+	}
+	if n.reached(s.since.Add(n.cfg.QuietMax)) {
+		return true
+	}
+	if s.asked == Never {
+		s.asked = n.now
+		n.readPlanSoon()
+	}
+	return false
+}
+
+// storeAnswered takes the answer to the read that quietProved has sent. A slow one
+// begins the quiet time anew.
+func (n *Node) storeAnswered() {
+	s := &n.lead.burst
+	if s.asked == Never {
+		return
+	}
+	if s.proved = n.now.Sub(s.asked) <= n.cfg.Quiet/2; !s.proved {
+		n.news()
+	}
+	s.asked = Never
 }
 
 // heldTwin tells whether p waits because an earlier live session has its name. It

@@ -147,6 +147,7 @@ func TestNoPlanInDoubt(t *testing.T) {
 	d.show(false, member(2, "c2", 1))
 	d.after(100 * time.Millisecond)
 	d.answer(core.Put, core.PlanCell, 0, core.Unknown)
+	d.slow = true
 	for range 5 {
 		d.after(150 * time.Millisecond)
 		d.answer(core.Get, core.PlanCell, 0, core.Unknown)

@@ -10,6 +10,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
+// answerQuickly answers the read of the plan that ends a quiet time, if a leader has
+// just put it on the desk.
+func (d *desk) answerQuickly() {
+	if last := d.calls[len(d.calls)-1]; d.n.Leads() && !d.slow && last.Verb == core.Get && last.Key.Cell == core.PlanCell {
+		d.answer(core.Get, core.PlanCell, 0, core.OK, core.Entry{Plan: d.n.Plan(), Rev: d.plan})
+	}
+}
+
 // wrote takes the plan that lies on the desk, and answers that it was written.
 func (d *desk) wrote() *record.Plan {
 	d.t.Helper()

@@ -58,7 +58,7 @@ type grace struct {
 }
 
 func newLead() lead {
-	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never}}
+	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never, asked: Never}}
 }
 
 // resign resets everything but burst, which a deputy keeps as well, and reusable

@@ -21,6 +21,8 @@ type desk struct {
 	notes []core.Note
 	told  []core.Action // the notes, with all their fields
 	mute  bool          // writes of its own record lie on the desk, too
+	slow  bool          // reads of the plan that end a quiet time lie on the desk
+	plan  core.Rev      // of the plan in the store
 }
 
 const (
@@ -44,6 +46,14 @@ func newDesk(t *testing.T, me record.Session, p *record.Plan, tune func(*core.Co
 }
 
 func (d *desk) step(ev core.Event) {
+	if ev.Verb == core.Put && ev.Key.Cell == core.PlanCell && ev.Outcome == core.OK {
+		d.plan = ev.Rev
+	}
+	for _, e := range ev.Entries {
+		if e.Cell == core.PlanCell {
+			d.plan = e.Rev
+		}
+	}
 	for _, a := range d.n.Step(d.now, ev) {
 		switch {
 		case a.Do == core.DoNote:
@@ -63,7 +73,11 @@ func (d *desk) after(by time.Duration) {
 	to := d.now.Add(by)
 	for d.n.Next() <= to {
 		d.now = max(d.now, d.n.Next())
+		before := len(d.calls)
 		d.step(core.Event{Kind: core.Tick})
+		if len(d.calls) == before+1 {
+			d.answerQuickly()
+		}
 	}
 	d.now = to
 }

@@ -121,6 +121,9 @@ func (n *Node) tookPlan(ev *Event) {
 		return
 	}
 	fresh := c.got()
+	if fresh {
+		n.storeAnswered()
+	}
 	if n.bump {
 		n.bumpPlan(ev)
 		return

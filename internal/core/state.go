@@ -210,6 +210,8 @@ func (n *Node) encodeLead(e *encoder) {
 	lease, beat := n.slowest()
 	e.until(s.quiet)
 	e.since(s.since, n.cfg.QuietMax)
+	e.since(s.asked, n.cfg.Quiet/2)
+	e.flag(s.proved)
 	e.flag(s.open)
 	if s.open {
 		e.since(s.at, gap(beat))

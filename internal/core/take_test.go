@@ -424,6 +424,7 @@ func TestDeputyTakesNotice(t *testing.T) {
 	d.after(200 * time.Millisecond)
 	d.claim(member(1, "c1", 3))
 	d.lead(0, nil, member(3, "c3", 1))
+	d.answerQuickly()
 	if a := d.want(core.Put, core.PlanCell, 0); !slices.Equal(a.Plan.Members, []record.Session{2, 3}) {
 		t.Errorf("the plan is over %v", a.Plan.Members)
 	}

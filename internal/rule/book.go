@@ -77,6 +77,7 @@ const (
 	FailureFollowsThePartition
 	BackOffAcrossGrants
 	LookingEarnsTime
+	SlowStoreIsNotQuiet
 
 	RejoinedSessionIsNotFresh
 	SleepIsSeen
@@ -536,6 +537,12 @@ var Book = [...]Entry{
 		Says:    "A function that looked at its lease before it acted, and was refused, has the time that stopping may take.",
 		Without: "freeze ends the process of a function that looks",
 		Serves:  Comfort, Layer: Core, By: told, Old: "R42",
+	},
+	SlowStoreIsNotQuiet: {
+		Name:    "slow-store-is-not-quiet",
+		Says:    "While the store answers slowly, silence does not end a burst.",
+		Without: "silence of a slow store taken for the end of a burst",
+		Serves:  I5, Layer: Core, By: told, Old: "R43",
 	},
 	RejoinedSessionIsNotFresh: {
 		Name:    "rejoined-session-is-not-fresh",

@@ -3,11 +3,13 @@
 package processes
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -64,7 +66,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 			})
 			took := time.Since(began)
 			if n := c.counts()["plan"] - plans; n != 1 {
-				t.Errorf("%s: %d plans, want 1: %q", burst.what, n, c.whys())
+				t.Errorf("%s: %d plans, want 1: %q; %s", burst.what, n, c.whys(), c.course())
 			}
 			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), c.arrivals(burst.living))
 		}
@@ -113,6 +115,41 @@ func (c *crew) whys() (all []string) {
 		all = append(all, p.why)
 	}
 	return all
+}
+
+// course tells how a burst went by the event files: when members had joined, with the
+// pauses between them that were longer than a quiet time, and when plans were made.
+func (c *crew) course() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	type step struct {
+		at   int64
+		plan bool
+	}
+	var all []step
+	for _, m := range c.members {
+		for i := range m.events {
+			if e := &m.events[i]; e.Boot > c.since && (e.Event == "joined" || e.Event == "left" || e.Event == "plan") {
+				all = append(all, step{e.Boot, e.Event == "plan"})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	var out strings.Builder
+	n, last := 0, c.since
+	for _, s := range all {
+		at := time.Duration(s.at - c.since).Round(time.Millisecond)
+		if pause := time.Duration(s.at - last); pause > 90*time.Millisecond {
+			fmt.Fprintf(&out, "%d until a pause of %v that ends at %v; ", n, pause.Round(time.Millisecond), at)
+		}
+		if s.plan {
+			fmt.Fprintf(&out, "a plan after %d, at %v; ", n, at)
+		} else {
+			n, last = n+1, s.at
+		}
+	}
+	fmt.Fprintf(&out, "%d in all", n)
+	return out.String()
 }
 
 // arrivals is how long it took members of some processes to join.
