@@ -336,8 +336,9 @@ func (d *draft) stranded(id record.ID, late bool) bool {
 func (d *draft) due() bool {
 	n := d.n
 	// A leader that is leaving is alone: there is nobody whose arrival it could wait for.
+	// It counts as a member until its record says so.
 	// last-leader-frees-leavers: see last.
-	if hurry := n.own.state == record.Leaving && !n.last(); !hurry && !n.burstOver() {
+	if hurry := n.peer(n.cfg.Session).is(record.Leaving) && !n.last(); !hurry && !n.burstOver() {
 		return false
 	}
 	// eager-distance: An eager plan keeps a distance of one lease from the one before.
