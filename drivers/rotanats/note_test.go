@@ -2,6 +2,7 @@ package rotanats
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
 var ourName = regexp.MustCompile(`^rota_0123456789abcdef_(0|[1-9][0-9]*)_[A-Z2-7]{6}$`)
@@ -19,8 +21,9 @@ var ourName = regexp.MustCompile(`^rota_0123456789abcdef_(0|[1-9][0-9]*)_[A-Z2-7
 func FuzzNote(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	const durable, short = "rota", "0123456789abcdef"
+	r := &reader{group: "g", durable: durable}
 	era := rota.Token(now.Unix()/4) << 32
-	honest := note{Token: era | 7, Consumer: consumerName(durable, short, era|6), Start: 12, Stream: now,
+	honest := note{Group: "g", Token: era | 7, Consumer: consumerName(durable, short, era|6), Start: 12, Stream: now,
 		Former: consumerName(durable, short, era|5), Coming: consumerName(durable, short, era|7), Released: true, Next: 3, Each: time.Second}
 	text, err := json.Marshal(honest)
 	if err != nil {
@@ -28,27 +31,39 @@ func FuzzNote(f *testing.F) {
 	}
 	f.Add(text, uint64(era|7))
 	f.Add(text, uint64(era|1))
+	f.Add([]byte(strings.Replace(string(text), `"g"`, `"other","from":"a b","before":`+fmt.Sprint(era|9), 1)), uint64(era|1))
 	for _, s := range []string{"", "null", "{}", "[]", `{"token":18446744073709551615}`, `{"token":-1}`, `{"token":1e300}`, `{"former":"billing"}`,
 		`{"token":7,"consumer":"rota_0123456789abcdef_9_ABCDEF"}`, `{"consumer":"rota_0123456789abcdef_01_ABCDEF"}`,
-		`{"coming":"rota_0123456789abcdef_1_ABC.>F","stray":"rota_0123456789abcdee_1_ABCDEF"}`, `{"each":-1,"start":18446744073709551615}`} {
+		`{"coming":"rota_0123456789abcdef_1_ABC.>F","stray":"rota_0123456789abcdee_1_ABCDEF"}`, `{"each":-1,"start":18446744073709551615}`,
+		`{"group":"a b"}`, `{"group":"other","token":9,"consumer":"rota_0123456789abcdef_9_ABCDEF"}`, `{"group":"g","before":18446744073709551615}`,
+		`{"group":"g","before":99,"token":7,"consumer":"rota_0123456789abcdef_9_ABCDEF"}`} {
 		f.Add([]byte(s), uint64(era|3))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, token uint64) {
 		own := rota.Token(token)
-		p, wrong := readNote(text, durable, short, own, now)
+		p, wrong := readNote(text, r, short, own, now)
 		for _, name := range []string{p.Consumer, p.Former, p.Coming, p.Stray} {
 			of, ok := consumerToken(name, durable, short)
 			if name != "" && !ourName.MatchString(name) {
 				t.Errorf("%q comes out of %q", name, text)
 			}
-			if name != "" && (!ok || of > p.Token && of > own || strings.ContainsAny(name, ".*> \x00")) {
+			if name != "" && (!ok || strings.ContainsAny(name, ".*> \x00")) {
 				t.Errorf("%q comes out of %q", name, text)
 			}
-			if name != "" && p.Token <= own && of > own {
+			if r.others(p.Group) {
+				continue // tokens of other groups mean nothing
+			}
+			if name != "" && of > p.Token && of > own && of > p.Before {
+				t.Errorf("%q comes out of %q", name, text)
+			}
+			if name != "" && p.Token <= own && of > own && of > p.Before {
 				t.Errorf("a successor's consumer %q comes out of %q", name, text)
 			}
 		}
-		if uint64(p.Token)>>32 > max(uint64(now.Unix()/4), token>>32)+24*60*60/4 {
+		if p.Group != "" && !address.Plain(p.Group) {
+			t.Errorf("group %q comes out of %q", p.Group, text)
+		}
+		if uint64(max(p.Token, p.Before))>>32 > max(uint64(now.Unix()/4), token>>32)+24*60*60/4 {
 			t.Errorf("token %d comes out of %q", p.Token, text)
 		}
 		if p.Consumer == "" && (p.Released || p.Next > 0) {
@@ -58,7 +73,7 @@ func FuzzNote(f *testing.F) {
 		if err != nil {
 			return // a year that JSON cannot express
 		}
-		if q, more := readNote(again, durable, short, own, now); q != p && !q.Stream.Equal(p.Stream) || len(more) > 0 && p.Token > 0 {
+		if q, more := readNote(again, r, short, own, now); q != p && !q.Stream.Equal(p.Stream) || len(more) > 0 && p.Token > 0 {
 			t.Errorf("%s is read as %+v, %q", again, q, more)
 		}
 		for _, w := range wrong {
@@ -81,18 +96,19 @@ func TestHonestNoteIsBelieved(t *testing.T) {
 	now := time.Now().Round(0)
 	era := rota.Token(now.Unix()/4) << 32
 	for _, durable := range []string{"rota", "a_b-c", "rota_0123456789abcdef_1_ABCDEF"} {
-		p := note{Token: era | 7, Consumer: consumerName(durable, "s", era|6), Start: 12, Former: consumerName(durable, "s", 1),
+		r := &reader{group: "g", durable: durable}
+		p := note{Group: "g", From: "a b", Before: era | 9, Token: era | 7, Consumer: consumerName(durable, "s", era|6), Start: 12, Former: consumerName(durable, "s", 1),
 			Coming: consumerName(durable, "s", era|7), Stray: consumerName(durable, "s", era|7), Released: true, Next: 3, Each: time.Second}
 		text, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []rota.Token{era | 7, era | 8, era<<1 | 1} {
-			if got, wrong := readNote(text, durable, "s", own, now); got != p || wrong != nil {
+			if got, wrong := readNote(text, r, "s", own, now); got != p || wrong != nil {
 				t.Errorf("%s: %+v, %q", text, got, wrong)
 			}
 		}
-		if got, _ := readNote(text, durable, "s", era|2, now); got.Token <= era|2 {
+		if got, _ := readNote(text, r, "s", era|2, now); got.Token <= era|2 {
 			t.Errorf("a successor's token became %d", got.Token)
 		}
 	}
