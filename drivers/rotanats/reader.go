@@ -53,7 +53,7 @@ func permanent(err error) bool {
 }
 
 // others tells whether a group that a note or a consumer names is another one. Those of
-// earlier versions name none and belong to whoever uses their durable.
+// earlier versions name none: they belong to any group that uses their durable.
 func (r *reader) others(group string) bool { return group != "" && group != r.group }
 
 // mayUse returns an error if the group may not use the consumers that a note names,
