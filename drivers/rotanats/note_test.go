@@ -113,3 +113,63 @@ func TestHonestNoteIsBelieved(t *testing.T) {
 		}
 	}
 }
+
+// TestNoteOfAnotherGroup lets a group with a lower token take a note over. Until the
+// consumers of the old group are replaced their names are believed, also when the note is
+// read for the second time.
+func TestNoteOfAnotherGroup(t *testing.T) {
+	now := time.Now().Round(0)
+	era := rota.Token(now.Unix()/4) << 32
+	ga, gb := &reader{group: "ga", durable: "d"}, &reader{group: "gb", durable: "d", takeover: "ga"}
+	text, err := json.Marshal(note{Group: "ga", Token: era | 7, Consumer: consumerName("d", "s", era|6), Start: 12, Former: consumerName("d", "s", era|5), Released: true, Next: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reads := range 3 {
+		n, wrong := readNote(text, gb, "s", 2, now)
+		if wrong != nil || n.Consumer == "" || n.Former == "" || n.Start != 12 {
+			t.Fatalf("read %d: %+v, %q", reads, n, wrong)
+		}
+		if err := gb.mayUse(&n, "p"); err != nil {
+			t.Fatal(err)
+		}
+		if gb.adopt(&n); n.Group != "gb" || n.From != "ga" || n.Token > 2 || reads == 0 && n.Released {
+			t.Fatalf("read %d: %+v", reads, n)
+		}
+		n.Token = 2
+		if text, err = json.Marshal(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, _ := readNote(text, ga, "s", era|8, now)
+	if err := ga.mayUse(&n, "p"); err == nil || !strings.Contains(err.Error(), "gb has taken durable d over from group ga") {
+		t.Errorf("the old group: %v", err)
+	}
+}
+
+// TestNoCircleOfTakeovers tells groups to take over from each other in circles of any
+// length: each does so at most once.
+func TestNoCircleOfTakeovers(t *testing.T) {
+	for size := 2; size <= 5; size++ {
+		var groups []*reader
+		for i := range size {
+			groups = append(groups, &reader{group: fmt.Sprint("g", i), durable: "d", takeover: fmt.Sprint("g", (i+1)%size)})
+		}
+		n, taken := note{Group: "g0"}, 0
+		for range 5 {
+			for _, r := range groups {
+				if r.others(n.Group) && r.mayUse(&n, "p") == nil {
+					r.adopt(&n)
+					taken++
+				}
+			}
+		}
+		if taken != size-1 {
+			t.Errorf("%d groups took it over %d times, want %d", size, taken, size-1)
+		}
+		plain := &reader{group: n.Group, durable: "d"}
+		if plain.adopt(&n); n.From != "" {
+			t.Errorf("without takeover= group %s remembers %q", n.Group, n.From)
+		}
+	}
+}
