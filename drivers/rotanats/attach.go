@@ -190,6 +190,11 @@ func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, s
 	if err != nil {
 		return err
 	}
+	if c.diskRev == 0 && c.all { // on a work queue JetStream itself refuses a second consumer
+		if err := s.startsAnew(ctx, c.reader, own.Partition()); err != nil {
+			return err
+		}
+	}
 	if _, err := s.enter(ctx, own, c, inMemory); err != nil {
 		return err
 	}

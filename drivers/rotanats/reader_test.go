@@ -425,6 +425,34 @@ func TestWorkQueueNamesItsReader(t *testing.T) {
 	}
 }
 
+// TestNothingStartsAnew changes the durable of a group. The group does not begin with the
+// first message again, but is told under which durable it reads.
+func TestNothingStartsAnew(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	b.names = b.names[:1]
+	b.flow(1, 10)
+	ga := newClub(t, b.with("durable=d"), "ga")
+	leave := ga.run()
+	ga.reaches(10)
+	leave()
+	ga.b = b
+	leave = ga.run()
+	name := b.consumer(b.names[0])
+	ga.refused(1, "group ga reads it under durable d (consumer "+name+")", "durable ga of group ga would begin with the first message", "write durable=d")
+	leave()
+	gb := newClub(t, b.with("takeover=ga"), "gb") // the durable of ga is another
+	leave = gb.run()
+	gb.refused(1, "group ga reads it under durable d", "durable ga of group gb would begin", "write durable=d")
+	// It ends by itself when the cause ends.
+	if err := b.js.DeleteConsumer(t.Context(), b.stream, name); err != nil {
+		t.Fatal(err)
+	}
+	gb.reaches(10)
+	leave()
+	ga.neverAgain()
+}
+
 // TestOneSourceOneGroup binds a source twice, and uses one that was never bound.
 func TestOneSourceOneGroup(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,8 @@ import (
 // owner died is redelivered.
 func Source(url string, opts ...Option) rota.Source {
 	l := newLink(url, opts)
-	s := &source{link: l, diskNotes: newStore(l, diskBucket), memoryNotes: newStore(l, memoryBucket), slots: make(chan struct{}, maxAttaching)}
+	s := &source{link: l, diskNotes: newStore(l, diskBucket), memoryNotes: newStore(l, memoryBucket), slots: make(chan struct{}, maxAttaching), elsewhere: make(chan elsewhere, 1)}
+	s.elsewhere <- elsewhere{}
 	s.memoryNotes.memory = true
 	if l.bad == nil {
 		l.bad = s.check()
@@ -64,6 +65,7 @@ type source struct {
 	memoryNotes *store
 	slots       chan struct{}          // a semaphore: one element per partition that attaches or releases
 	reader      atomic.Pointer[reader] // nil until Bind
+	elsewhere   chan elsewhere         // has one element, unless it is being read
 
 	warming sync.Mutex
 
