@@ -228,7 +228,7 @@ func (s *source) note(ctx context.Context, from *store, own rota.Ownership, c *c
 	r := c.reader
 	_, short := s.noteKey(r, own.Partition())
 	n, wrong := readNote(e.Value, r, short, own.Token(), time.Now())
-	if err := r.mayUse(&n, own.Partition()); err != nil {
+	if err := r.mayUse(&n); err != nil {
 		return n, 0, false, err
 	}
 	for _, w := range wrong {

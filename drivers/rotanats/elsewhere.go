@@ -2,7 +2,6 @@ package rotanats
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -36,8 +35,8 @@ func (s *source) startsAnew(ctx context.Context, r *reader, partition string) er
 			return nil
 		}
 		group, durable := c.Config.Metadata[metaGroup], c.Config.Metadata[metaDurable]
-		return foreign(fmt.Sprintf("%s: group %s reads it under durable %s (consumer %s), and durable %s of group %s would begin with the first message: write durable=%[3]s into the URL, or remove that consumer",
-			partition, group, durable, c.Name, r.durable, r.group))
+		return foreignf("group %s reads it under durable %s, and durable %s of group %s would begin with the first message: write durable=%[2]s into the URL, or remove the consumers %[2]s_…",
+			group, durable, r.durable, r.group)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -130,7 +130,7 @@ func TestNoteOfAnotherGroup(t *testing.T) {
 		if wrong != nil || n.Consumer == "" || n.Former == "" || n.Start != 12 {
 			t.Fatalf("read %d: %+v, %q", reads, n, wrong)
 		}
-		if err := gb.mayUse(&n, "p"); err != nil {
+		if err := gb.mayUse(&n); err != nil {
 			t.Fatal(err)
 		}
 		if gb.adopt(&n); n.Group != "gb" || n.From != "ga" || n.Token > 2 || reads == 0 && n.Released {
@@ -142,7 +142,7 @@ func TestNoteOfAnotherGroup(t *testing.T) {
 		}
 	}
 	n, _ := readNote(text, ga, "s", era|8, now)
-	if err := ga.mayUse(&n, "p"); err == nil || !strings.Contains(err.Error(), "gb has taken durable d over from group ga") {
+	if err := ga.mayUse(&n); err == nil || !strings.Contains(err.Error(), "gb has taken durable d over from group ga") {
 		t.Errorf("the old group: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestNoCircleOfTakeovers(t *testing.T) {
 		n, taken := note{Group: "g0"}, 0
 		for range 5 {
 			for _, r := range groups {
-				if r.others(n.Group) && r.mayUse(&n, "p") == nil {
+				if r.others(n.Group) && r.mayUse(&n) == nil {
 					r.adopt(&n)
 					taken++
 				}

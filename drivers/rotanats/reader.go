@@ -40,8 +40,11 @@ func (s *source) Bind(group string) error {
 var errUnbound = errors.New("rotanats: this source does not know its group: a Source that wraps it must forward Bind, see rota.Binder")
 
 // A foreign error means that a consumer belongs to another group, or to none. It says
-// whose it is and what to do.
+// whose it is and what to do, in the same words for all partitions: then it can be told
+// once for all.
 type foreign string
+
+func foreignf(format string, args ...any) error { return foreign(fmt.Sprintf(format, args...)) }
 
 func (f foreign) Error() string { return "rotanats: " + string(f) }
 
@@ -62,20 +65,20 @@ func (r *reader) others(group string) bool { return group != "" && group != r.gr
 // Two groups could each be told to take over from the other, or three in a circle. So a
 // note keeps the groups that it was taken from, and none of them may have it back. A
 // group without takeover= clears that list: then it may be renamed to an earlier name.
-func (r *reader) mayUse(n *note, partition string) error {
+func (r *reader) mayUse(n *note) error {
 	former := slices.Contains(strings.Fields(n.From), r.group)
 	switch {
 	case !r.others(n.Group):
 		return nil
 	case n.Group != r.takeover && former:
-		return foreign(fmt.Sprintf("%s: group %s has taken durable %s over from group %s, and this is group %[4]s: stop it, or give it another durable by durable=NAME in its URL",
-			partition, n.Group, r.durable, r.group))
+		return foreignf("group %s has taken durable %s over from group %s, and this is group %[3]s: stop it, or give it another durable by durable=NAME in its URL",
+			n.Group, r.durable, r.group)
 	case n.Group != r.takeover:
-		return foreign(fmt.Sprintf("%s: durable %s belongs to group %s, and this is group %s: to read independently, %s; to continue in place of %[3]s, add durable=%[2]s&takeover=%[3]s",
-			partition, r.durable, n.Group, r.group, r.otherDurable()))
+		return foreignf("durable %s belongs to group %s, and this is group %s: to read independently, %s; to continue in place of %[2]s, add durable=%[1]s&takeover=%[2]s",
+			r.durable, n.Group, r.group, r.otherDurable())
 	case former:
-		return foreign(fmt.Sprintf("%s: group %s has taken durable %s over from group %s, and takeover=%[2]s in the URL of %[4]s would take it back: remove one of the two; once %[2]s has run without takeover=, %[4]s may take over",
-			partition, n.Group, r.durable, r.group))
+		return foreignf("group %s has taken durable %s over from group %s, and takeover=%[1]s in the URL of %[3]s would take it back: remove one of the two; once %[1]s has run without takeover=, %[3]s may take over",
+			n.Group, r.durable, r.group)
 	}
 	return nil
 }
@@ -126,19 +129,19 @@ func (s *source) inTheWay(ctx context.Context, r *reader, own rota.Ownership) er
 		return err
 	}
 	group, durable := found.Config.Metadata[metaGroup], found.Config.Metadata[metaDurable]
-	text := fmt.Sprintf("%s: stream %s is a work queue, where a subject has one reader, and ", own.Partition(), s.set.Stream)
+	var who string
 	switch {
-	case durable == "", durable == r.durable && !r.others(group): // clearWay has removed ours
-		text += fmt.Sprintf("consumer %s, which no group of rota has made, reads it: remove that consumer, or let group %s read another stream", found.Name, r.group)
+	case !address.Plain(durable), group != "" && !address.Plain(group), durable == r.durable && !r.others(group): // clearWay has removed ours
+		who = fmt.Sprintf("consumer %s, which no group of rota has made, reads it: remove that consumer, or let group %s read another stream", found.Name, r.group)
 	case group == r.group:
-		text += fmt.Sprintf("group %s itself reads it under durable %s (consumer %s): write durable=%[2]s into its URL", group, durable, found.Name)
+		who = fmt.Sprintf("group %s itself reads it under durable %s: write durable=%[2]s into its URL", group, durable)
 	case group == "":
-		text += fmt.Sprintf("durable %s (consumer %s) of an earlier version of rota reads it: to continue there, write durable=%[1]s into the URL of group %s", durable, found.Name, r.group)
+		who = fmt.Sprintf("durable %s of an earlier version of rota reads it: to continue there, write durable=%[1]s into the URL of group %s", durable, r.group)
 	default:
-		text += fmt.Sprintf("group %s reads it under durable %s (consumer %s), and this is group %s: let one of them read another stream; or stop %[1]s and continue in its place by durable=%[2]s&takeover=%[1]s in the URL of %[4]s",
-			group, durable, found.Name, r.group)
+		who = fmt.Sprintf("group %s reads it under durable %s, and this is group %s: let one of them read another stream; or stop %[1]s and continue in its place by durable=%[2]s&takeover=%[1]s in the URL of %[3]s",
+			group, durable, r.group)
 	}
-	return foreign(text)
+	return foreignf("stream %s is a work queue, where a subject has one reader, and %s", s.set.Stream, who)
 }
 
 // reads tells whether the consumer gets messages of a subject.

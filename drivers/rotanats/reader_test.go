@@ -129,7 +129,7 @@ func TestGroupsWithOneDurable(t *testing.T) {
 		b.keep()
 		b.flow(1, 10)
 		ga, gb := newClub(t, b.with("durable=d"), "ga"), newClub(t, b.with("durable=d"), "gb")
-		says := []string{b.names[0], "durable d belongs to group ga", "this is group gb", "leave durable and takeover out", "add durable=d&takeover=ga"}
+		says := []string{"durable d belongs to group ga", "this is group gb", "leave durable and takeover out", "add durable=d&takeover=ga"}
 		leave := ga.run()
 		ga.reaches(10)
 		name := b.consumer(b.names[0])
@@ -379,9 +379,8 @@ func TestWorkQueueNamesItsReader(t *testing.T) {
 		leave := ga.run()
 		b.flow(1, 10)
 		ga.reaches(10)
-		name := b.consumer(b.names[0])
 		leaveB := gb.run()
-		gb.refused(2, "work queue", "group ga reads it under durable ga (consumer "+name+")", "this is group gb", "durable=ga&takeover=ga")
+		gb.refused(2, "work queue", "group ga reads it under durable ga", "this is group gb", "durable=ga&takeover=ga")
 		b.flow(11, 20)
 		ga.reaches(20)
 		leave()
@@ -438,14 +437,13 @@ func TestNothingStartsAnew(t *testing.T) {
 	leave()
 	ga.b = b
 	leave = ga.run()
-	name := b.consumer(b.names[0])
-	ga.refused(1, "group ga reads it under durable d (consumer "+name+")", "durable ga of group ga would begin with the first message", "write durable=d")
+	ga.refused(1, "group ga reads it under durable d", "durable ga of group ga would begin with the first message", "write durable=d")
 	leave()
 	gb := newClub(t, b.with("takeover=ga"), "gb") // the durable of ga is another
 	leave = gb.run()
 	gb.refused(1, "group ga reads it under durable d", "durable ga of group gb would begin", "write durable=d")
 	// It ends by itself when the cause ends.
-	if err := b.js.DeleteConsumer(t.Context(), b.stream, name); err != nil {
+	if err := b.js.DeleteConsumer(t.Context(), b.stream, b.consumer(b.names[0])); err != nil {
 		t.Fatal(err)
 	}
 	gb.reaches(10)
