@@ -88,7 +88,7 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{drops, "what fails too often is dead-lettered", "all dead letters are there"},
 	{dropsRest, "what fails too often is dead-lettered", "message 12 is handled"},
 	{keepsDead, "what fails too often is dead-lettered", "message 12 is handled"},
-	{shares, "a second group reads independently or is refused by name", "a second one runs"},
+	{shares, "a second group reads independently or is refused by name", "group has"},
 	{nameless, "a second group reads independently or is refused by name", "which does not name groups"},
 }
 

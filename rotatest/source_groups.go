@@ -3,6 +3,7 @@ package rotatest
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // secondGroup is another group at the broker of a case.
@@ -22,8 +23,10 @@ func groupsApart(t *sourceTest) {
 	t.publish(30)
 	a := t.join("a", quick)
 	t.wait("the first group has handled all messages", t.all)
-	second := t.joinSecond("b")
+	ebb := t.flow(1, 20*time.Millisecond)
+	second := t.joinSecond("b") // while messages arrive
 	second.known()
+	ebb()
 	seen := second.publishTo(t, 30)
 	t.wait("the first group has handled all messages, though a second one runs", t.all)
 	second.handled(seen)

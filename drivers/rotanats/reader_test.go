@@ -512,7 +512,11 @@ func TestGroupsAreMeasuredApart(t *testing.T) {
 	defer close(goOn)
 	b.flow(1, 10)
 	ga.reaches(10)
-	<-entered
+	select {
+	case <-entered:
+	case <-time.After(groupTime):
+		t.Fatal("group gb gets nothing")
+	}
 	for group, want := range map[string]int64{"ga": 0, "gb": 10} {
 		src := b.Source()
 		if err := src.(rota.Binder).Bind(group); err != nil {
