@@ -144,6 +144,13 @@ func TestNoteOfAnotherGroup(t *testing.T) {
 	n, _ := readNote(text, ga, "s", era|8, now)
 	if err := ga.mayUse(&n); err == nil || !strings.Contains(err.Error(), "gb has taken durable d over from group ga") {
 		t.Errorf("the old group: %v", err)
+	} else if !permanent(err) {
+		t.Errorf("Consume would retry by itself after %v", err)
+	}
+	// Of other groups nothing is taken over.
+	gc := &reader{group: "gc", durable: "d", takeover: "ga"}
+	if err := gc.mayUse(&n); err == nil || !strings.Contains(err.Error(), "durable d belongs to group gb, and this is group gc") {
+		t.Errorf("a group that may take over from ga: %v", err)
 	}
 }
 
