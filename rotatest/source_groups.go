@@ -19,7 +19,7 @@ type secondGroup struct {
 // say what to do. In no case does the first group miss a message or get one twice: not
 // while both run, and not after it was away.
 func groupsApart(t *sourceTest) {
-	defer t.checkDeliveries(true)
+	defer t.inOrder(true)
 	t.publish(30)
 	a := t.join("a", quick)
 	t.wait("the first group has handled all messages", t.all)
