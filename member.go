@@ -73,6 +73,11 @@ func New(cfg Config) (*Member, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if b, ok := cfg.Source.(Binder); ok {
+		if err := b.Bind(cfg.Group); err != nil {
+			return nil, fmt.Errorf("rota: Config.Source refuses Config.Group %s: %w", cfg.Group, err)
+		}
+	}
 	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: leaseClock(),
 		asks: make(chan chan Status), ended: make(chan struct{})}
 	if m.name == "" {

@@ -133,6 +133,15 @@ type Lister interface {
 	ListsAll() bool
 }
 
+// A Binder is a Source that reads for one group and has to know which: groups that
+// read the same partitions must never share what the broker keeps for a reader. New
+// calls Bind before anything else, and it must not connect to anything. It returns an
+// error if the source is bound to another group already; the same group may bind it
+// again. A Source that wraps another must forward Bind.
+type Binder interface {
+	Bind(group string) error
+}
+
 // Func is a Source for work that does not come as messages: fn runs for each
 // partition while this member owns it, and ends like Source.Consume. It must call
 // own.Check directly before each effect, and should call own.Progress when it has

@@ -56,13 +56,14 @@ type testMember struct {
 	ended  chan struct{} // Run has returned, and all events were seen
 	err    error         // of Run
 	events []rota.Event
-	owned  int             // partitions that it has started and not stopped
-	in     map[string]bool // partitions where its handler is running
-	given  int             // messages
-	calls  map[string]int  // partition → calls of Consume
+	owned  int              // partitions that it has started and not stopped
+	in     map[string]bool  // partitions where its handler is running
+	given  int              // messages
+	calls  map[string]int   // partition → calls of Consume
+	errs   map[string]error // partition → the last error of Consume that nobody had asked for
 }
 
-// counted is a source that counts the calls of Consume.
+// counted is a source that counts the calls of Consume and keeps their errors.
 type counted struct {
 	wrapped
 	m *testMember
@@ -70,7 +71,11 @@ type counted struct {
 
 func (s *counted) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	s.m.c.note(func() { s.m.calls[own.Partition()]++ })
-	return s.Source.Consume(ctx, own, deliver)
+	err := s.Source.Consume(ctx, own, deliver)
+	if err != nil && ctx.Err() == nil {
+		s.m.c.note(func() { s.m.errs[own.Partition()] = err })
+	}
+	return err
 }
 
 // handler is a rota handler that also gets its member.
@@ -81,7 +86,16 @@ func quick(context.Context, *testMember, rota.Message) error { return nil }
 // join starts a member.
 func (c *testMembers) join(name string, store rota.Store, source rota.Source, handle handler, tune ...func(*rota.Config)) *testMember {
 	c.Helper()
-	m := &testMember{c: c, name: name, ended: make(chan struct{}), in: map[string]bool{}, calls: map[string]int{}}
+	m, err := c.tryJoin(name, store, source, handle, tune...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return m
+}
+
+// tryJoin starts a member, unless its source refuses the group.
+func (c *testMembers) tryJoin(name string, store rota.Store, source rota.Source, handle handler, tune ...func(*rota.Config)) (*testMember, error) {
+	m := &testMember{c: c, name: name, ended: make(chan struct{}), in: map[string]bool{}, calls: map[string]int{}, errs: map[string]error{}}
 	if f, ok := store.(*FaultyStore); ok {
 		m.store = f
 	} else {
@@ -98,7 +112,7 @@ func (c *testMembers) join(name string, store rota.Store, source rota.Source, ha
 	}
 	var err error
 	if m.member, err = rota.New(cfg); err != nil {
-		c.Fatal(err)
+		return nil, err
 	}
 	c.mu.Lock()
 	c.members = append(c.members, m)
@@ -117,7 +131,7 @@ func (c *testMembers) join(name string, store rota.Store, source rota.Source, ha
 		defer close(m.ended)
 		wg.Wait()
 	}()
-	return m
+	return m, nil
 }
 
 // note changes the log and wakes all waits.

@@ -11,9 +11,11 @@ import (
 )
 
 // MemSource is a Source in memory. Its queues keep each message until it is settled;
-// the next owner gets the unsettled ones, in order.
+// the next owner gets the unsettled ones, in order. It has one group of readers: a member
+// of a second group is refused.
 type MemSource struct {
 	mu     sync.Mutex
+	group  string // "" until Bind
 	names  []string
 	queues map[string]*queue
 	dead   []rota.Message
@@ -36,6 +38,17 @@ func NewMemSource(batch int, names ...string) *MemSource {
 	}
 	s.Add(names...)
 	return s
+}
+
+// Bind refuses a second group.
+func (s *MemSource) Bind(group string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.group != "" && s.group != group {
+		return fmt.Errorf("rotatest: group %s reads this MemSource, whose queues have one group of readers: give group %s a MemSource of its own", s.group, group)
+	}
+	s.group = group
+	return nil
 }
 
 // Names makes n partition names: q0, q1, …

@@ -47,6 +47,13 @@ func (w wrapped) ListsAll() bool {
 	return ok && l.ListsAll()
 }
 
+func (w wrapped) Bind(group string) error {
+	if b, ok := w.Source.(rota.Binder); ok {
+		return b.Bind(group)
+	}
+	return nil
+}
+
 func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 	if s, ok := w.Source.(rota.Preparer); ok {
 		return s.Prepare(ctx, p)

@@ -19,7 +19,7 @@ import (
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
 	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner]()},
-	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer]()},
+	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Binder]()},
 }
 
 // notOptions are interfaces that are something else.
@@ -90,7 +90,7 @@ func answer(on any, m reflect.Method) string {
 	return fmt.Sprint(out...)
 }
 
-var errKnowing = errors.New("prepared")
+var errKnowing = errors.New("known")
 
 // knowing has every optional method, and never returns a default.
 type knowing struct {
@@ -102,6 +102,7 @@ func (knowing) Class() rota.Class                             { return rota.Clas
 func (knowing) Identity(context.Context) (string, error)      { return "me", nil }
 func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
 func (knowing) Warnings() []string                            { return []string{"beware"} }
+func (knowing) Bind(string) error                             { return errKnowing }
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 

@@ -67,6 +67,7 @@ var sourceCases = []sourceCase{
 	{"a former owner settles nothing", formerOwner},
 	{"a former owner that hangs is in nobody's way", hungOwner},
 	{"what fails too often is dead-lettered", deadLetters},
+	{"a second group reads independently or is refused by name", groupsApart},
 }
 
 // sourceTest is the state of one case.

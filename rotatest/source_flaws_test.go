@@ -61,6 +61,8 @@ const (
 	drops        = "it drops what is dead"
 	dropsRest    = "it drops what comes behind the dead"
 	keepsDead    = "it delivers the dead again"
+	shares       = "it lets two groups share the messages"
+	nameless     = "it refuses a second group without a name"
 )
 
 var sourceFlaws = []struct{ name, by, says string }{
@@ -86,6 +88,8 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{drops, "what fails too often is dead-lettered", "all dead letters are there"},
 	{dropsRest, "what fails too often is dead-lettered", "message 12 is handled"},
 	{keepsDead, "what fails too often is dead-lettered", "message 12 is handled"},
+	{shares, "a second group reads independently or is refused by name", "group has"},
+	{nameless, "a second group reads independently or is refused by name", "which does not name groups"},
 }
 
 type oddBroker struct {
@@ -102,6 +106,19 @@ type oddSource struct {
 	inUse   sync.Map
 	ids     int
 	fetched map[string]time.Time // by ID
+}
+
+func (s *oddSource) Bind(group string) error {
+	err := s.MemSource.Bind(group)
+	switch {
+	case err == nil:
+		return nil
+	case s.flaw == nameless:
+		return errors.New("this source has another group")
+	case s.flaw == shares:
+		return nil
+	}
+	return err
 }
 
 func (s *oddSource) Partitions(ctx context.Context) ([]rota.Partition, error) {

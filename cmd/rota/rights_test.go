@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // The page of rights is its own test: its configuration is run, and what it says
@@ -285,9 +286,9 @@ func TestAProducerInTheSameAccountCanOverwriteRecords(t *testing.T) {
 	trial.Until(t, "the record to be overwritten", func() bool { return s.inventory() != before })
 }
 
-// seldom are rights of orders-member that this test cannot do without: the first two
-// are for clusters, the last for streams whose partitions are not numbered.
-var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota", "$JS.API.CONSUMER.LIST.ORDERS"}
+// seldom are rights of orders-member that this test cannot do without: they are for
+// clusters.
+var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota"}
 
 // TestAMissingRightIsTold: without any one of the rights of a member, rota run names
 // the right. So none on the page is needless, and none can be forgotten in silence.
@@ -332,7 +333,7 @@ func TestAMissingRightIsTold(t *testing.T) {
 func (s *shop) abandon() {
 	s.t.Helper()
 	src := rotanats.Source(s.url("shop-admin") + strings.Replace(ordersSource, "&", "?", 1))
-	cfg := rota.Config{Group: "before", Store: rotanats.Store(s.url("shop-admin")), Source: src, NewGroup: true, Handle: func(context.Context, rota.Message) error { return nil }}
+	cfg := rota.Config{Group: "orders", Store: rotatest.NewMemStore(), Source: src, NewGroup: true, Handle: func(context.Context, rota.Message) error { return nil }}
 	w := s.begin(cfg)
 	trial.Until(s.t, "the first owner", func() bool { return w.count(rota.EventStart) == 2 })
 	if err := w.end(); err != nil {

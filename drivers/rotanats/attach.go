@@ -18,7 +18,8 @@ import (
 )
 
 // A note names the current JetStream consumer of a partition and the token of the owner
-// that uses it. It changes by compare-and-set, to the same or a higher token. The names
+// that uses it. It changes by compare-and-set, to the same or a higher token of its group,
+// or to a group that takes it over. The names
 // of consumers are not enough: to find the last owner's consumer among ten thousand, an
 // owner would have to list them all.
 //
@@ -28,6 +29,9 @@ import (
 // disk. If the server has lost its memory, the consumer counts as not released, and the
 // next owner replaces it.
 type note struct {
+	Group    string     `json:"group,omitempty"`  // the group that reads the partition; "" in notes of earlier versions
+	From     string     `json:"from,omitempty"`   // the groups it was taken over from, with blanks between them
+	Before   rota.Token `json:"before,omitempty"` // the highest token of those groups, which their consumers may have in their names
 	Token    rota.Token `json:"token"`
 	Consumer string     `json:"consumer"`
 	Stream   time.Time  `json:"stream"`           // when the stream was created: a new stream of the same name counts from 1 again
@@ -44,6 +48,7 @@ type note struct {
 
 // Metadata of our consumers.
 const (
+	metaGroup   = "rota.group"
 	metaDurable = "rota.durable"
 	metaToken   = "rota.token"
 )
@@ -64,8 +69,9 @@ type consumerInfo struct {
 	answer
 	Name   string `json:"name"`
 	Config struct {
-		FilterSubject string            `json:"filter_subject"`
-		Metadata      map[string]string `json:"metadata"`
+		FilterSubject  string            `json:"filter_subject"`
+		FilterSubjects []string          `json:"filter_subjects"`
+		Metadata       map[string]string `json:"metadata"`
 	} `json:"config"`
 	Delivered     pair   `json:"delivered"`
 	AckFloor      pair   `json:"ack_floor"`
@@ -81,6 +87,7 @@ type pair struct {
 // A claim is a consumer that this ownership may use.
 type claim struct {
 	note
+	reader    *reader
 	key       string   // of both notes
 	diskRev   rota.Rev // of the note on disk
 	memoryRev rota.Rev // of the note in memory
@@ -90,8 +97,8 @@ type claim struct {
 
 // noteKey returns the key of a partition's notes, and the short hash that the names of
 // its consumers contain. The prefix post is kept for the notes of earlier versions.
-func (s *source) noteKey(partition string) (key, short string) {
-	sum := sha256.Sum256([]byte(s.set.Stream + "\x00" + s.set.Durable + "\x00" + partition))
+func (s *source) noteKey(r *reader, partition string) (key, short string) {
+	sum := sha256.Sum256([]byte(s.set.Stream + "\x00" + r.durable + "\x00" + partition))
 	short = hex.EncodeToString(sum[:8])
 	return "post/" + hex.EncodeToString(sum[:16]), short
 }
@@ -101,6 +108,10 @@ func (s *source) noteKey(partition string) (key, short string) {
 // the last settled message. The old consumer is then removed, so pulls and
 // acknowledgements of the former owner have no effect.
 func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error) {
+	r := s.reader.Load()
+	if r == nil {
+		return nil, errUnbound
+	}
 	f, err := s.look(ctx)
 	if err != nil {
 		return nil, err
@@ -108,7 +119,7 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	if err := own.Check(); err != nil {
 		return nil, err
 	}
-	c, err := s.claim(ctx, own, f)
+	c, err := s.claim(ctx, r, own, f)
 	if code(err) == codeNoStream || errors.Is(err, errOtherStream) {
 		s.forget()
 	}
@@ -119,16 +130,19 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 // a lower token can use or replace the consumer, and no owner takes it for released.
 // The last owner's Next needs no check: if the broker has delivered more messages, the
 // next delivery or heartbeat shows a gap, and the consumer is replaced.
-func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*claim, error) {
-	key, short := s.noteKey(own.Partition())
-	c := &claim{key: key, all: !f.queue}
-	inMemory, rev, err := s.note(ctx, s.memoryNotes, own, key)
+func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *facts) (*claim, error) {
+	key, short := s.noteKey(r, own.Partition())
+	c := &claim{reader: r, key: key, all: !f.queue}
+	inMemory, rev, ours, err := s.note(ctx, s.memoryNotes, own, c)
 	// If JetStream refuses access to the bucket in memory, treat it as empty: the
 	// consumer is replaced.
 	if err != nil && code(err) == 0 {
 		return nil, err
 	}
 	c.memoryRev = rev
+	if !ours {
+		return c, s.firstClaim(ctx, own, c, short, inMemory)
+	}
 	if inMemory.Released && inMemory.Next > 0 {
 		noted, err := s.enter(ctx, own, c, inMemory)
 		if noted {
@@ -167,12 +181,32 @@ func (s *source) claim(ctx context.Context, own rota.Ownership, f *facts) (*clai
 	return c, s.replace(ctx, own, c, short, info)
 }
 
+// firstClaim is claim without a note in memory that our group has written. The note on
+// disk may be another group's, so it is read before anything is written: otherwise, after
+// the server has lost its memory, a group that is refused by the note on disk would have
+// entered its token in memory and kept the rightful group out.
+func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, short string, inMemory note) error {
+	info, err := s.former(ctx, own, c)
+	if err != nil {
+		return err
+	}
+	if c.diskRev == 0 && c.all { // on a work queue JetStream itself refuses a second consumer
+		if err := s.startsAnew(ctx, c.reader, own.Partition()); err != nil {
+			return err
+		}
+	}
+	if _, err := s.enter(ctx, own, c, inMemory); err != nil {
+		return err
+	}
+	return s.replace(ctx, own, c, short, info)
+}
+
 // enter writes our token into the note in memory. If the server refuses that, for lack
 // of memory or of a right, attach goes on without the note: this owner and the next one
 // replace the consumer.
 func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
 	n.Token, n.Released = own.Token(), false
-	err = s.record(ctx, s.memoryNotes, own, c.key, n, &c.memoryRev)
+	err = s.record(ctx, s.memoryNotes, own, c, n, &c.memoryRev)
 	if code(err) != 0 {
 		s.set.Log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
 		return false, nil
@@ -180,33 +214,40 @@ func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note
 	return err == nil, err
 }
 
-// note reads a note. It returns an empty one if there is none, and an error if an owner
-// with a higher token has written it.
-func (s *source) note(ctx context.Context, from *store, own rota.Ownership, key string) (n note, rev rota.Rev, err error) {
-	e, err := from.Get(ctx, key)
+// note reads a note. It returns an empty one if there is none, and an error if another
+// group or an owner with a higher token has written it. ours tells whether our group has
+// written it.
+func (s *source) note(ctx context.Context, from *store, own rota.Ownership, c *claim) (n note, rev rota.Rev, ours bool, err error) {
+	e, err := from.Get(ctx, c.key)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
-		return n, 0, nil
+		return n, 0, false, nil
 	case err != nil:
-		return n, 0, err
+		return n, 0, false, err
 	}
-	_, short := s.noteKey(own.Partition())
-	n, wrong := readNote(e.Value, s.set.Durable, short, own.Token(), time.Now())
+	r := c.reader
+	_, short := s.noteKey(r, own.Partition())
+	n, wrong := readNote(e.Value, r, short, own.Token(), time.Now())
+	if err := r.mayUse(&n); err != nil {
+		return n, 0, false, err
+	}
 	for _, w := range wrong {
-		own.Tell("note-changed", fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", key, from.name, w))
+		own.Tell("note-changed", fmt.Sprintf("its note %s in bucket %s was changed by somebody else: %s", c.key, from.name, w))
 	}
+	ours = n.Group == r.group
+	r.adopt(&n)
 	if n.Token > own.Token() {
-		return n, 0, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other group uses durable %s, remove that note: %w",
-			own.Partition(), n.Token, key, from.name, s.set.Durable, rota.ErrLost)
+		return n, 0, false, fmt.Errorf("rotanats: %s is consumed under token %d, by the note %s in bucket %s; if no other member of group %s reads it, remove that note: %w",
+			own.Partition(), n.Token, c.key, from.name, r.group, rota.ErrLost)
 	}
-	return n, e.Rev, nil
+	return n, e.Rev, ours, nil
 }
 
 // former reads the note on disk into c, and returns the broker's answer about the
 // consumer it names, nil if that is gone.
 func (s *source) former(ctx context.Context, own rota.Ownership, c *claim) (*consumerInfo, error) {
 	var err error
-	if c.note, c.diskRev, err = s.note(ctx, s.diskNotes, own, c.key); err != nil || c.Consumer == "" {
+	if c.note, c.diskRev, _, err = s.note(ctx, s.diskNotes, own, c); err != nil || c.Consumer == "" {
 		return nil, err
 	}
 	return s.info(ctx, c.Consumer)
@@ -230,7 +271,7 @@ func (s *source) info(ctx context.Context, consumer string) (*consumerInfo, erro
 // Elsewhere it is removed last: until the new note is written, its ack floor is the only
 // record of what was settled.
 func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, short string, old *consumerInfo) error {
-	name := consumerName(s.set.Durable, short, own.Token())
+	name := consumerName(c.reader.durable, short, own.Token())
 	announced := make(chan error, 1)
 	go func() { announced <- s.announce(ctx, own, c, name) }()
 	f, err := s.readFacts(ctx)
@@ -239,7 +280,7 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	}
 	c.all = !f.queue
 	former := c.Consumer
-	next := note{Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
+	next := note{From: c.From, Before: c.Before, Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
 	if c.Stream.Equal(f.created) && !f.queue {
 		if next.Start, err = s.start(ctx, own, c, f, old); err != nil {
 			return err
@@ -249,7 +290,7 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		Name: name, Durable: name, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
 		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.Prefetch, MaxWaiting: 16,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
-		Metadata: map[string]string{metaDurable: s.set.Durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
+		Metadata: map[string]string{metaGroup: c.reader.group, metaDurable: c.reader.durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
 	}
 	if f.queue { // settled messages are gone, so a new consumer begins with the first that is left
 		cfg.AckPolicy, cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.AckExplicitPolicy, jetstream.DeliverAllPolicy, 0
@@ -257,12 +298,12 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 			return err
 		}
 	}
-	err = s.create(ctx, own, &cfg)
+	err = s.create(ctx, c.reader, own, &cfg)
 	if err == nil && next.Start > 1 && !f.queue {
 		err = s.sameStream(ctx, f)
 	}
 	if err == nil {
-		err = s.record(ctx, s.diskNotes, own, c.key, next, &c.diskRev)
+		err = s.record(ctx, s.diskNotes, own, c, next, &c.diskRev)
 	}
 	if err != nil {
 		s.discard(name)
@@ -326,7 +367,7 @@ func (s *source) announce(ctx context.Context, own rota.Ownership, c *claim, nam
 			announcement.Stray = leftover
 		}
 	}
-	if err := s.record(ctx, s.diskNotes, own, c.key, announcement, &c.diskRev); err != nil {
+	if err := s.record(ctx, s.diskNotes, own, c, announcement, &c.diskRev); err != nil {
 		return err
 	}
 	c.note = announcement
@@ -336,31 +377,39 @@ func (s *source) announce(ctx context.Context, own rota.Ownership, c *claim, nam
 // create creates a consumer. A work queue allows one consumer per subject. If it refuses
 // ours, consumers of former owners that no note names are removed: older versions could
 // leave such a consumer behind, and so can a former owner's late request to create one.
-func (s *source) create(ctx context.Context, own rota.Ownership, cfg *jetstream.ConsumerConfig) error {
+// A consumer of another group or application is named.
+func (s *source) create(ctx context.Context, r *reader, own rota.Ownership, cfg *jetstream.ConsumerConfig) error {
 	verb := "CONSUMER.CREATE." + s.set.Stream + "." + cfg.Name + "." + own.Partition()
 	q := map[string]any{"stream_name": s.set.Stream, "config": cfg, "action": "create"}
 	var made consumerInfo
 	err := s.askIf(ctx, own.Check, verb, q, &made)
 	if code(err) == codeNotUnique {
-		if err := s.clearWay(ctx, own); err != nil {
+		if err := s.clearWay(ctx, r, own); err != nil {
 			return err
 		}
 		err = s.askIf(ctx, own.Check, verb, q, &made)
 	}
-	if err != nil {
+	if code(err) == codeNotUnique {
+		err = cmp.Or(s.inTheWay(ctx, r, own), err)
+	}
+	if err != nil && !permanent(err) {
 		return fmt.Errorf("rotanats: create a consumer of %s: %w", own.Partition(), err)
 	}
-	return nil
+	return err
 }
 
 // clearWay removes every consumer of the partition and our durable, unless one was
-// created under a higher token than ours.
-func (s *source) clearWay(ctx context.Context, own rota.Ownership) error {
+// created by our group under a higher token than ours.
+func (s *source) clearWay(ctx context.Context, r *reader, own rota.Ownership) error {
 	var old []string
 	var highest uint64
-	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
-		if c.Config.FilterSubject == own.Partition() {
-			old, highest = append(old, c.Name), max(highest, token)
+	err := s.eachConsumer(ctx, r, func(c *consumerInfo, token uint64) {
+		if c.Config.FilterSubject != own.Partition() {
+			return
+		}
+		old = append(old, c.Name)
+		if !r.others(c.Config.Metadata[metaGroup]) {
+			highest = max(highest, token)
 		}
 	})
 	if err != nil {
@@ -401,13 +450,14 @@ func (s *source) sameStream(ctx context.Context, f *facts) error {
 
 // record writes a note by compare-and-set at a revision, which it updates. A conflict
 // means that another owner has written the note.
-func (s *source) record(ctx context.Context, to *store, own rota.Ownership, key string, n note, at *rota.Rev) error {
+func (s *source) record(ctx context.Context, to *store, own rota.Ownership, c *claim, n note, at *rota.Rev) error {
+	n.Group = c.reader.group
 	text, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
 	return own.Settle(func() error {
-		rev, err := to.Put(ctx, key, text, *at)
+		rev, err := to.Put(ctx, c.key, text, *at)
 		if err != nil {
 			return fmt.Errorf("write the note of %s: %w", own.Partition(), err)
 		}

@@ -17,10 +17,13 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// discovering is a source whose partitions are the subjects of the stream.
+// discovering is a source of group g whose partitions are the subjects of the stream.
 func (b *broker) discovering(query string) rota.Source {
 	s := rotanats.Source(with(b.url, "stream="+b.stream+"&subject="+b.stream+".in.*"+query))
 	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
+	if err := s.(rota.Binder).Bind("g"); err != nil {
+		b.t.Fatal(err)
+	}
 	return s
 }
 

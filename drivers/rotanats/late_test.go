@@ -22,6 +22,8 @@ type unaware struct {
 	done chan struct{}
 }
 
+func (u *unaware) Bind(group string) error { return u.Source.(rota.Binder).Bind(group) }
+
 func (u *unaware) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	u.once.Do(func() { u.own <- own })
 	defer close(u.done)

@@ -55,6 +55,9 @@ func TestMeter(t *testing.T) {
 	s := serve(t)
 	b := newBroker(t, s.URL())
 	src := b.Source()
+	if err := src.(rota.Binder).Bind("g"); err != nil {
+		t.Fatal(err)
+	}
 	read := func() map[string]rota.Reading {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -108,7 +111,7 @@ func TestMeter(t *testing.T) {
 		}
 	}
 	<-begun // the others were delivered with it
-	before := until("while it is consumed", func(r rota.Reading) bool { return r.Epoch[:4] == "rota" && r.Arrived == 3 && r.Backlog == 3 })
+	before := until("while it is consumed", func(r rota.Reading) bool { return r.Epoch[:2] == "g_" && r.Arrived == 3 && r.Backlog == 3 })
 	close(goOn)
 	for range 3 {
 		<-handled

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
 // A note is read from a bucket that others may write to as well, so its fields are
@@ -48,26 +50,37 @@ func likely(token, own rota.Token, now time.Time) bool {
 
 // readNote parses the note of a partition. It clears fields that cannot be true and
 // returns a sentence for each: the owner goes on as if they had not been noted.
-func readNote(text []byte, durable, short string, own rota.Token, now time.Time) (p note, wrong []string) {
+func readNote(text []byte, r *reader, short string, own rota.Token, now time.Time) (p note, wrong []string) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return note{}, []string{fmt.Sprintf("it cannot be read (%.80v), so it counts as none", err)}
+	}
+	if p.Group != "" && !address.Plain(p.Group) {
+		wrong = append(wrong, fmt.Sprintf("%.80q is not the name of a group", p.Group))
+		p.Group = ""
+	}
+	if !likely(p.Before, own, now) {
+		wrong = append(wrong, fmt.Sprintf("no other group can have had token %d yet", p.Before))
+		p.Before = 0
 	}
 	if !likely(p.Token, own, now) {
 		wrong = append(wrong, fmt.Sprintf("no plan has granted token %d yet", p.Token))
 		p.Token = 0
 	}
 	limit := own // a successor's consumer must be neither used nor removed
-	if p.Token > 0 {
-		limit = min(limit, p.Token)
-	}
-	if p.Token > own {
+	switch {
+	case r.others(p.Group):
+		limit = math.MaxUint64 // its tokens are of another plan
+	case p.Token > own:
 		limit = p.Token // a successor's note: the caller uses none of its names
+	case p.Token > 0:
+		limit = p.Token
 	}
+	limit = max(limit, p.Before)
 	for _, n := range []struct {
 		what string
 		name *string
 	}{{"consumer", &p.Consumer}, {"former", &p.Former}, {"coming", &p.Coming}, {"stray", &p.Stray}} {
-		token, ok := consumerToken(*n.name, durable, short)
+		token, ok := consumerToken(*n.name, r.durable, short)
 		if *n.name == "" || ok && token <= limit {
 			continue
 		}

@@ -301,7 +301,7 @@ func TestOrphanNobodyNotedIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), b.Source())
+	ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), b.with("durable=rota").Source())
 	l.wait("all messages are handled", orphanTime, l.reached(b, 10))
 	for range 8 { // all three have listed the consumers more than once, two of them in vain
 		if _, err := listed.NextMsg(orphanTime); err != nil {

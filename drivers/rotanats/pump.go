@@ -215,7 +215,7 @@ func (p *pump) release(ctx context.Context) error {
 	if p.claim.all {
 		n.Next = p.claim.next
 	}
-	err := p.s.record(ctx, p.s.memoryNotes, p.own, p.claim.key, n, &p.claim.memoryRev)
+	err := p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
 	return p.logUnreleased(errors.Join(<-settled, err))
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,10 @@ import (
 // With partitions=64 the partitions are orders.0 to orders.63. Without it they are
 // the subjects that the stream has messages for, and more as they appear.
 //
+// A source reads for one group. Groups are independent readers: each gets every message,
+// unless the stream is a work queue, which has one reader; see durable= and takeover= in
+// docs/sources/jetstream.md.
+//
 // Messages of a partition arrive in order, even after its owner was killed: the next
 // owner replaces the JetStream consumer by a new one, which begins after the last
 // settled message, and removes the old one. An owner that stops in good order leaves
@@ -34,7 +39,8 @@ import (
 // owner died is redelivered.
 func Source(url string, opts ...Option) rota.Source {
 	l := newLink(url, opts)
-	s := &source{link: l, diskNotes: newStore(l, diskBucket), memoryNotes: newStore(l, memoryBucket), slots: make(chan struct{}, maxAttaching)}
+	s := &source{link: l, diskNotes: newStore(l, diskBucket), memoryNotes: newStore(l, memoryBucket), slots: make(chan struct{}, maxAttaching), elsewhere: make(chan elsewhere, 1)}
+	s.elsewhere <- elsewhere{}
 	s.memoryNotes.memory = true
 	if l.bad == nil {
 		l.bad = s.check()
@@ -57,7 +63,9 @@ type source struct {
 	*link
 	diskNotes   *store
 	memoryNotes *store
-	slots       chan struct{} // a semaphore: one element per partition that attaches or releases
+	slots       chan struct{}          // a semaphore: one element per partition that attaches or releases
+	reader      atomic.Pointer[reader] // nil until Bind
+	elsewhere   chan elsewhere         // has one element, unless it is being read
 
 	warming sync.Mutex
 
@@ -191,7 +199,8 @@ func (s *source) config(name, subject string) *jetstream.StreamConfig {
 
 // Read counts by the consumers: the messages that a consumer has delivered and those
 // it has yet to deliver have arrived since it was created. For a partition without a
-// consumer, the messages in the stream count.
+// consumer of our group, the messages in the stream count; a source that was never bound
+// knows no consumers.
 func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
 	if _, err := s.look(ctx); err != nil {
 		return nil, err
@@ -219,19 +228,38 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 // consumers returns the current consumer of each partition: the one with the highest
 // token.
 func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
+	r := s.reader.Load()
+	if r == nil {
+		return nil, nil
+	}
 	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
-	err := s.eachConsumer(ctx, func(c *consumerInfo, token uint64) {
-		if p := c.Config.FilterSubject; token >= highest[p] {
+	err := s.eachConsumer(ctx, r, func(c *consumerInfo, token uint64) {
+		if p := c.Config.FilterSubject; token >= highest[p] && !r.others(c.Config.Metadata[metaGroup]) {
 			present[p], highest[p] = c, token
 		}
 	})
 	return present, err
 }
 
-// eachConsumer calls show for every consumer of our durable, with the token under
-// which it was created. Other applications can write any metadata into their
-// consumers, so the name has to contain the same token.
-func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, token uint64)) error {
+// eachConsumer calls show for every consumer of our durable that the group may use, with
+// the token under which it was created. Other applications can write any metadata into
+// their consumers, so the name has to contain the same token.
+func (s *source) eachConsumer(ctx context.Context, r *reader, show func(c *consumerInfo, token uint64)) error {
+	return s.listConsumers(ctx, func(c *consumerInfo) {
+		meta := c.Config.Metadata
+		if meta[metaDurable] != r.durable || r.others(meta[metaGroup]) && meta[metaGroup] != r.takeover {
+			return
+		}
+		_, short := s.noteKey(r, c.Config.FilterSubject)
+		token, ok := consumerToken(c.Name, r.durable, short)
+		if ok && meta[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
+			show(c, uint64(token))
+		}
+	})
+}
+
+// listConsumers calls show for every consumer of the stream.
+func (s *source) listConsumers(ctx context.Context, show func(c *consumerInfo)) error {
 	for offset := 0; ; {
 		var page struct {
 			answer
@@ -242,13 +270,8 @@ func (s *source) eachConsumer(ctx context.Context, show func(c *consumerInfo, to
 			return fmt.Errorf("rotanats: consumers of %s: %w", s.set.Stream, err)
 		}
 		for _, c := range page.Consumers {
-			if c == nil || c.Config.Metadata[metaDurable] != s.set.Durable {
-				continue
-			}
-			_, short := s.noteKey(c.Config.FilterSubject)
-			token, ok := consumerToken(c.Name, s.set.Durable, short)
-			if ok && c.Config.Metadata[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
-				show(c, uint64(token))
+			if c != nil {
+				show(c)
 			}
 		}
 		offset += len(page.Consumers)
@@ -292,8 +315,8 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
-		if errors.Is(err, errDeadLetter) && !errors.Is(err, errGone) {
-			return err // attaching again would not help: rota reports the error and backs off
+		if permanent(err) {
+			return err
 		}
 		if moved || time.Since(begun) > awayTime { // it worked until now
 			wait, since = 20*time.Millisecond, time.Now()
@@ -356,7 +379,10 @@ func (s *source) deadLetter(ctx context.Context, own rota.Ownership, made time.T
 			dead.Header.Add(h.Key, string(h.Value))
 		}
 	}
-	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%d-%d", s.set.Stream, made.UnixNano(), msg.Position)) // makes retries idempotent
+	group := s.reader.Load().group
+	// The ID makes retries idempotent. Each group has dead letters of its own.
+	dead.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s-%s-%d-%d", s.set.Stream, group, made.UnixNano(), msg.Position))
+	dead.Header.Set("Rota-Group", group)
 	dead.Header.Set("Rota-Stream", s.set.Stream)
 	dead.Header.Set("Rota-Partition", partition)
 	dead.Header.Set("Rota-Sequence", strconv.FormatUint(msg.Position, 10))

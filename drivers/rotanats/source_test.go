@@ -25,6 +25,14 @@ type broker struct {
 	url    string
 	stream string
 	names  []string
+	query  string // more parameters of the source's URL
+}
+
+// with returns a broker whose sources have more parameters in their URL.
+func (b *broker) with(query string) *broker {
+	other := *b
+	other.query = "&" + query
+	return &other
 }
 
 // consumer returns the name of the only consumer of a partition.
@@ -81,7 +89,7 @@ func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) 
 }
 
 func (b *broker) Source() rota.Source {
-	s := rotanats.Source(with(b.url, fmt.Sprintf("stream=%s&subject=%[1]s.in.*&partitions=%d", b.stream, len(b.names))))
+	s := rotanats.Source(with(b.url, fmt.Sprintf("stream=%s&subject=%[1]s.in.*&partitions=%d", b.stream, len(b.names))+b.query))
 	b.t.Cleanup(func() { s.(interface{ Close() error }).Close() })
 	return s
 }

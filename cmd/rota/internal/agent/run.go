@@ -74,7 +74,7 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.group, "group", "", "who share the work")
+	fl.StringVar(&f.group, "group", "", "who share the work; each group gets every message")
 	fl.StringVar(&f.store, "store", "", "where they meet: "+connect.StoreExamples()+" (default: the rota up or rota serve of this folder)")
 	fl.Var(connect.Dir(&f.dir), "dir", "the folder of that rota up or rota serve")
 	fl.StringVar(&f.source, "source", "", "what there is to do: "+connect.SourceExamples())

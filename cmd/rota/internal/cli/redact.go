@@ -23,7 +23,7 @@ const hidden = "***"
 // left out, names and all: ?sig=… of a webhook is a secret, and a password with a
 // question mark in it looks like a parameter.
 var tellable = []string{"bucket", "inbox", "api", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
-	"stream", "subject", "partitions", "names", "durable", "dead", "prefetch", "create"}
+	"stream", "subject", "partitions", "names", "durable", "takeover", "dead", "prefetch", "create"}
 
 // secretWords are in the names of parameters that hold secrets.
 var secretWords = []string{"pass", "pw", "token", "secret", "key", "cred", "user", "auth", "sig", "code"}

@@ -59,7 +59,8 @@ type Settings struct {
 	Subject    string
 	Partitions int
 	Most       int
-	Durable    string
+	Durable    string // "" for the name of the group
+	Takeover   string // the group whose consumers may be taken over
 	Dead       string
 	Prefetch   int
 	Create     bool
@@ -110,7 +111,8 @@ var parameters = map[string]func(*Settings, string) error{
 	"subject":       func(s *Settings, v string) error { s.Subject = v; return nil },
 	"partitions":    func(s *Settings, v string) error { return number(&s.Partitions, v, 1, maxPartitions) },
 	"most":          func(s *Settings, v string) error { return number(&s.Most, v, 1, maxDiscovered) },
-	"durable":       func(s *Settings, v string) error { s.Durable = v; return nil },
+	"durable":       func(s *Settings, v string) error { s.Durable = v; return given(v) },
+	"takeover":      func(s *Settings, v string) error { s.Takeover = v; return given(v) },
 	"dead":          func(s *Settings, v string) error { s.Dead = v; return nil },
 	"prefetch":      func(s *Settings, v string) error { return number(&s.Prefetch, v, 1, maxPrefetch) },
 	"create":        func(s *Settings, v string) error { s.Create = true; return oneOf(v, "true") },
@@ -132,6 +134,13 @@ func number(to *int, v string, least, most int) error {
 	return nil
 }
 
+func given(v string) error {
+	if v == "" {
+		return errors.New("want a name, or leave the parameter out")
+	}
+	return nil
+}
+
 func oneOf(v, want string) error {
 	if v != want {
 		return fmt.Errorf("want %q", want)
@@ -142,7 +151,7 @@ func oneOf(v, want string) error {
 // Read parses a URL. Its errors do not repeat the URL, since a password may be anywhere
 // in it, even where it does not belong.
 func Read(address string) (*Settings, error) {
-	s := &Settings{Bucket: "rota", Durable: "rota", Prefetch: 256, Log: slog.New(slog.DiscardHandler)}
+	s := &Settings{Bucket: "rota", Prefetch: 256, Log: slog.New(slog.DiscardHandler)}
 	if err := s.parse(address); err != nil {
 		return s, err
 	}
@@ -178,7 +187,7 @@ func (s *Settings) parse(address string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set := parameters[name]
 		if set == nil {
-			if !plain(name) { // it may be the rest of a password that contains a question mark
+			if !Plain(name) { // it may be the rest of a password that contains a question mark
 				name = "?"
 			}
 			return fmt.Errorf("rotanats: the URL has an unknown parameter %s; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
@@ -237,10 +246,12 @@ func (s *Settings) signIn(info string) error {
 // Check refuses settings that cannot work.
 func (s *Settings) Check() error {
 	switch {
-	case !plain(s.Bucket):
+	case !Plain(s.Bucket):
 		return fmt.Errorf("rotanats: bucket %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.Bucket)
-	case !plain(s.Durable):
+	case s.Durable != "" && !Plain(s.Durable):
 		return fmt.Errorf("rotanats: durable %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.Durable)
+	case s.Takeover != "" && !Plain(s.Takeover):
+		return fmt.Errorf("rotanats: takeover %.40q: write the name of the group whose place this one takes: A-Z, a-z, 0-9, _ and -", s.Takeover)
 	case s.Inbox != "" && (!GoodSubject(s.Inbox) || strings.ContainsAny(s.Inbox, "*>")):
 		return fmt.Errorf("rotanats: inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.Inbox)
 	case s.API != "" && (!GoodSubject(s.API) || strings.ContainsAny(s.API, "*>")):
@@ -288,8 +299,24 @@ func GoodSubject(s string) bool {
 	return true
 }
 
-// plain tells whether a name can be used in subjects as it is.
-func plain(name string) bool {
+// Matches tells whether a pattern of subjects matches a subject.
+func Matches(pattern, subject string) bool {
+	want, have := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, w := range want {
+		switch {
+		case i == len(have):
+			return false
+		case w == ">":
+			return true
+		case w != "*" && w != have[i]:
+			return false
+		}
+	}
+	return len(want) == len(have)
+}
+
+// Plain tells whether a name can be used in subjects as it is.
+func Plain(name string) bool {
 	return name != "" && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
 	}) < 0

@@ -39,6 +39,11 @@ func TestAddresses(t *testing.T) {
 		{"nats://a?replicas=9", "replicas=9: want a number from 1 to 5", 0},
 		{"nats://a?sync=sometimes", `sync=sometimes: want "always"`, 0},
 		{"nats://a?bucket=a.b", `bucket "a.b"`, 0},
+		{"nats://a?durable=a.b", `durable "a.b"`, 0},
+		{"nats://a?durable=", "durable=: want a name, or leave the parameter out", 0},
+		{"nats://a?takeover=a.b", `takeover "a.b": write the name of the group`, 0},
+		{"nats://a?takeover=", "takeover=: want a name, or leave the parameter out", 0},
+		{"nats://a?durable=d&takeover=old", "nats://a:4222", 1},
 		{"nats://a?cert=x", "cert and key: give both", 0},
 		{"nats://u:p@a?token=t", "a user and a token", 0},
 		{"nats://a?x=%", "parameters after ? cannot be read", 0},
@@ -96,4 +101,18 @@ func readAll(url string) (*Settings, error) {
 		err = s.Check()
 	}
 	return s, err
+}
+
+func TestMatches(t *testing.T) {
+	for _, c := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true}, {"a.b", "a.c", false}, {"a.*", "a.b", true}, {"a.*", "a", false}, {"a.*", "a.b.c", false}, {"*.b", "a.b", true},
+		{"a", "a.b", false}, {">", "a", true}, {">", "a.b.c", true}, {"a.>", "a", false}, {"a.>", "a.b.c", true}, {"a.>", "b.b", false}, {"a.*.c", "a.b.c", true},
+	} {
+		if got := Matches(c.pattern, c.subject); got != c.want {
+			t.Errorf("Matches(%q, %q) is %v", c.pattern, c.subject, got)
+		}
+	}
 }
