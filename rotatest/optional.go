@@ -39,6 +39,15 @@ func (o optional) Warnings() []string {
 	return nil
 }
 
+func (o optional) Check() error { return check(o.of) }
+
+func check(of any) error {
+	if c, ok := of.(rota.Checker); ok {
+		return c.Check()
+	}
+	return nil
+}
+
 // wrapped forwards the optional methods of a source, for wrappers.
 type wrapped struct{ rota.Source }
 
@@ -46,6 +55,8 @@ func (w wrapped) ListsAll() bool {
 	l, ok := w.Source.(rota.Lister)
 	return ok && l.ListsAll()
 }
+
+func (w wrapped) Check() error { return check(w.Source) }
 
 func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 	if s, ok := w.Source.(rota.Preparer); ok {
