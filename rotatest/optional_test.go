@@ -18,8 +18,8 @@ import (
 
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
-	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner]()},
-	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer]()},
+	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
+	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker]()},
 }
 
 // notOptions are interfaces that are something else.
@@ -102,6 +102,7 @@ func (knowing) Class() rota.Class                             { return rota.Clas
 func (knowing) Identity(context.Context) (string, error)      { return "me", nil }
 func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
 func (knowing) Warnings() []string                            { return []string{"beware"} }
+func (knowing) Check() error                                  { return errKnowing }
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 
