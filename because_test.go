@@ -21,6 +21,7 @@ var readsBecause = map[string]string{
 
 	// Tests of the sentences themselves: what a person reads names the value and the cause.
 	"config_test.go":                    "partitions that are not served are named",
+	"hold_test.go":                      "a hold is told with its length",
 	"outage_test.go":                    "an outage is told with its cause",
 	"prepare_test.go":                   "the error of Prepare is told",
 	"roster_test.go":                    "the numbers of a limit are told",

@@ -23,6 +23,7 @@ const (
 	ConditionRosterUnwritable Condition = "roster-unwritable" // the partitions of source and orders do not fit into a roster
 	ConditionPlanUnwritable   Condition = "plan-unwritable"   // this leader cannot write its plans: its session ends
 	ConditionReturned         Condition = "returned"          // a member took over from the ended session of its name
+	ConditionHold             Condition = "hold"              // nothing is granted until every lease that the store may have forgotten is over
 	ConditionHoldOver         Condition = "hold-over"         // every lease that the store may have forgotten is over: grants go on
 	ConditionMetaTooLarge     Condition = "metadata-too-large"
 	ConditionTokensUsedUp     Condition = "tokens-used-up"

@@ -53,6 +53,9 @@ type session struct {
 	conditions conditions
 	unreadable unreadable
 	warm       warmUps
+	holdSince  core.Time    // when this leader's hold began; 0 without one
+	holdEnd    atomic.Int64 // core.Time at which it is expected to be over; 0 without one
+	newGroup   atomic.Bool  // that hold is of a group without a plan
 	drift      atomic.Int64 // between this machine's clocks, when last compared
 	looked     core.Time    // when that was
 	past       chan record.Past
@@ -361,6 +364,7 @@ func (s *session) feed(evs ...core.Event) {
 	for i := range acts {
 		s.do(&acts[i])
 	}
+	s.tellHold()
 	s.remember()
 	s.warmUp()
 	if r := s.node.Roster(); r != s.roster {

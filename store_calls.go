@@ -135,6 +135,7 @@ func (s *session) value(a *core.Action) record.Record {
 				}
 			}
 		}
+		s.renewHold()
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 	}

@@ -174,7 +174,7 @@ func (s *session) note(a *core.Action) {
 	default:
 		return
 	}
-	if e.Kind == EventCondition {
+	if e.Kind == EventCondition && e.Condition != ConditionHoldOver { // that one is the end of a condition
 		s.conditions.add(ConditionInfo{e.Condition, e.Partition, e.Because}, time.Now())
 	}
 	s.tell(e)
