@@ -162,6 +162,9 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 		case m.Silent:
 			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
 				m.Name, silent.Seconds(), m.Lease, DeadAfter(m.Lease).Seconds()))
+			if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive && !m.Silent }) {
+				out = append(out, "No other member is heard, so nobody takes it over: start one.")
+			}
 		case m.State == rota.MemberEvicted:
 			out = append(out, fmt.Sprintf("%s was evicted, because it did not stop in time. It may still be running, so its lease has to run out first.", m.Name))
 		case m.State == rota.MemberLeaving:

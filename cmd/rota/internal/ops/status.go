@@ -403,6 +403,8 @@ func DeadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: le
 func MemberState(st *rota.Status, m *rota.MemberInfo) string {
 	out := strings.ToLower(string(m.State))
 	switch {
+	case m.Silent && m.Age > DeadAfter(m.Lease):
+		out = "silent, lease over"
 	case m.Silent:
 		out = fmt.Sprintf("silent, dead after %.1f s", DeadAfter(m.Lease).Seconds())
 	case m.State == rota.MemberLive && m.Session == st.Leader:
