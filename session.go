@@ -162,7 +162,7 @@ func (s *session) run(ctx context.Context) (err error) {
 		case ask := <-s.m.asks:
 			ask <- s.status()
 		case err := <-s.refusals:
-			if s.refused == nil {
+			if s.refused == nil && leave != nil { // not if it leaves anyway
 				s.refused = err
 				s.step(core.Event{Kind: core.Leave})
 			}

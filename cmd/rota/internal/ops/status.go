@@ -26,6 +26,8 @@ func inspect(ctx context.Context, t *connect.Target) (*rota.Status, rota.Store, 
 	if err != nil {
 		return nil, nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
+	defer cancel()
 	st, err := inspectIn(ctx, t, store, rota.Inspect)
 	if err != nil {
 		store.Close()
