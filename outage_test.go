@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -333,8 +334,9 @@ func TestOutageIsLoggedWithGrowingPauses(t *testing.T) {
 		if n := log.with("the source lists its partitions again"); n != 1 {
 			t.Errorf("%d lines of the end of that: %q", n, log.lines())
 		}
+		empty := regexp.MustCompile(`=(""|0)?( |$)`)
 		for _, line := range log.lines() {
-			if !strings.Contains(line, "level=WARN") || strings.Contains(line, `=""`) || strings.HasSuffix(line, "=") || strings.Contains(line, "= ") || strings.Contains(line, "plan=0") {
+			if !strings.Contains(line, "level=WARN") || empty.MatchString(line) {
 				t.Errorf("the log has %s", line)
 			}
 		}
