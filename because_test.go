@@ -13,13 +13,16 @@ import (
 // A sentence is for people: what a program decides by is in the event's other
 // fields, so that a sentence can be improved without breaking anything.
 var readsBecause = map[string]string{
-	"tell.go":                        "logs it, and keeps it for the record of conditions",
+	"log.go":                         "logs it",
+	"tell.go":                        "keeps it for the record of conditions, and paces what repeats",
 	"internal/line/line.go":          "writes it into the event line",
 	"internal/line/say.go":           "prints it",
 	"cmd/rota/internal/demo/live.go": "prints it",
 
 	// Tests of the sentences themselves: what a person reads names the value and the cause.
 	"config_test.go":                    "partitions that are not served are named",
+	"hold_test.go":                      "a hold is told with its length",
+	"outage_test.go":                    "an outage is told with its cause",
 	"prepare_test.go":                   "the error of Prepare is told",
 	"roster_test.go":                    "the numbers of a limit are told",
 	"trace_test.go":                     "the handler's error is told",

@@ -23,6 +23,7 @@ const (
 	ConditionRosterUnwritable Condition = "roster-unwritable" // the partitions of source and orders do not fit into a roster
 	ConditionPlanUnwritable   Condition = "plan-unwritable"   // this leader cannot write its plans: its session ends
 	ConditionReturned         Condition = "returned"          // a member took over from the ended session of its name
+	ConditionHold             Condition = "hold"              // nothing is granted until every lease that the store may have forgotten is over
 	ConditionHoldOver         Condition = "hold-over"         // every lease that the store may have forgotten is over: grants go on
 	ConditionMetaTooLarge     Condition = "metadata-too-large"
 	ConditionTokensUsedUp     Condition = "tokens-used-up"
@@ -61,12 +62,20 @@ func (c ConditionInfo) String() string {
 }
 
 // condition reports a condition by log, event and heartbeat. It changes nothing
-// else.
+// else. While it repeats, log and event come with growing pauses, and every heartbeat
+// has it.
 func (s *session) condition(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
-	s.m.log.Warn(c.String(), "member", s.m.name, "condition", string(code))
 	s.conditions.add(c, time.Now())
-	s.m.emit(s.stamp(Event{Kind: EventCondition, Condition: code, Partition: partition, Because: text}))
+	if times, due := s.m.repeats.found(c); due {
+		s.report(c, times)
+	}
+}
+
+func (s *session) report(c ConditionInfo, times int) {
+	e := s.stamp(Event{Kind: EventCondition, Condition: c.Code, Partition: c.Partition, Because: c.Text})
+	s.m.emit(e)
+	s.m.logEvent(&e, times)
 }
 
 // conditionOnce is condition for a finding that repeats: log and event come once,
@@ -75,10 +84,9 @@ func (s *session) condition(code Condition, partition, text string) {
 // cleared, and they may be reported again.
 func (s *session) conditionOnce(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
+	s.conditions.add(c, time.Now())
 	if s.m.reported.first(c) {
-		s.condition(code, partition, text)
-	} else {
-		s.conditions.add(c, time.Now())
+		s.report(c, 1)
 	}
 }
 
@@ -130,6 +138,19 @@ func (c *conditions) add(x ConditionInfo, now time.Time) {
 		c.all = map[record.Condition]time.Time{}
 	}
 	c.all[record.Condition{Code: string(x.Code), Partition: oneLine(x.Partition), Text: text}] = now
+}
+
+// end removes the conditions of one code, and tells whether there were any.
+func (c *conditions) end(code Condition) (was bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for x := range c.all {
+		if x.Code == string(code) {
+			delete(c.all, x)
+			was = true
+		}
+	}
+	return was
 }
 
 func oneLine(s string) string {

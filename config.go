@@ -40,15 +40,15 @@ const (
 // required; the zero value of any other field means the default given here.
 type Config struct {
 	Group  string // name of the group: A-Z, a-z, 0-9, _ and -, at most 48 characters
-	Store  Store  // where the members of the group meet
-	Source Source // where the partitions and their messages come from
+	Store  Store  // where the members of the group meet; Run does not close it
+	Source Source // where the partitions and their messages come from; Run does not close it
 
 	// Handle is called for each message: one at a time per partition, in order,
 	// and for several partitions at once. A failed call is retried with a back-off
 	// that grows from 0.1 to 10 s. After Attempts failures the message is
 	// dead-lettered. An error that wraps ErrUntried does not count as an attempt.
-	// The ctx ends when the lease is lost or the stop time is nearly over, not when
-	// Run is asked to end. A panic is not recovered. Backlogged partitions are
+	// The ctx has the values of Run's. It ends when the lease is lost or the stop time
+	// is nearly over, not when Run is asked to end. A panic is not recovered. Backlogged partitions are
 	// served at an equal rate, but none waits for one whose handler takes more than
 	// 5 ms.
 	Handle func(ctx context.Context, msg Message) error
@@ -105,7 +105,11 @@ type Config struct {
 	Trace         func(Event)
 	TraceMessages bool
 
-	Log *slog.Logger // default: none
+	// Log gets a line for each event of the member, with its reason. By default only
+	// warnings are logged, by slog.Default as it is when New is called. What repeats is
+	// logged at once, then with pauses that grow from 10 s to 5 min. For silence use
+	// slog.New(slog.DiscardHandler).
+	Log *slog.Logger
 }
 
 // timing is the core's Timing for the durations of c, with defaults.
@@ -150,6 +154,12 @@ func (c *Config) check() error {
 	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
 		return fmt.Errorf("rota: Config.Mode %q: known are %q and %q", c.Mode, Incremental, Eager)
 	}
+	if err := checkOwn("Store", c.Store); err != nil {
+		return err
+	}
+	if err := checkOwn("Source", c.Source); err != nil {
+		return err
+	}
 	if err := c.checkHandler(); err != nil {
 		return err
 	}
@@ -160,6 +170,16 @@ func (c *Config) check() error {
 		return err
 	}
 	return c.checkLabels()
+}
+
+// checkOwn asks a Checker.
+func checkOwn(field string, of any) error {
+	if x, ok := of.(Checker); ok {
+		if err := x.Check(); err != nil {
+			return fmt.Errorf("rota: Config.%s: %w", field, err)
+		}
+	}
+	return nil
 }
 
 // checkLabels refuses labels that do not fit into a member's record: the member

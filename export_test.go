@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"context"
 	"time"
 
 	"github.com/rota-dev/rota/internal/clock"
@@ -84,7 +85,7 @@ func (m *Member) NoBootClock() { m.clock = clock.Plain(time.Now()) }
 // Answers reads the plan as a session does, and returns the outcomes that its core
 // would get in the given time.
 func (m *Member) Answers(within time.Duration) (told []core.Outcome) {
-	s := newSession(m)
+	s := newSession(context.Background(), m)
 	defer s.stop()
 	s.call(core.Action{Do: core.DoCall, Verb: core.Get, Key: core.Key{Cell: core.PlanCell}})
 	for end := time.After(within); ; {

@@ -28,8 +28,11 @@ func (s *session) ask() {
 	}
 	if err != nil {
 		ev.Outcome = core.Unknown
-		s.condition(ConditionPartitionsUnknown, "", fmt.Sprintf("the source cannot list its partitions: %v", err))
+		s.sourceAway(err, ConditionPartitionsUnknown, "", fmt.Sprintf("the source cannot list its partitions: %v", err))
 	} else {
+		if s.conditions.end(ConditionPartitionsUnknown) {
+			s.m.log.Warn("the source lists its partitions again", "member", s.m.name)
+		}
 		var bad []error
 		if ev.Listing, bad, err = listing(list); err != nil {
 			ev.Outcome, ev.Text = core.Unknown, err.Error()
@@ -66,8 +69,17 @@ func parts(err error) []error {
 	return j.Unwrap()
 }
 
-// errListing ends Run, also with Config.Rejoin: a retry would not help.
-var errListing = errors.New("rota: Config.Source lists what cannot be served")
+// sourceAway reports an error of the source as a condition. An error that will not end
+// by itself makes a member leave that never had an answer from its source: a stream
+// that was removed, say, is a condition to the members that were at work on it, and
+// they go on when it is back.
+func (s *session) sourceAway(err error, code Condition, partition, text string) {
+	if errors.Is(err, ErrPermanent) && !s.m.sourceAnswered.Load() {
+		s.refuse(fmt.Errorf("rota: the source cannot be used: %w", err))
+		return
+	}
+	s.condition(code, partition, text)
+}
 
 // refuses tells whether the source's first answer makes this member leave: nothing
 // in it can be served, and the group has no roster yet. A group that has a roster
@@ -77,12 +89,10 @@ func (s *session) refuses(ev *core.Event) bool {
 	if ev.Outcome != core.OK && ev.Text == "" {
 		return false // the source has not answered
 	}
-	first := !s.m.listed
-	s.m.listed = true
-	if !first || ev.Text == "" || s.node.Roster() != nil {
+	if s.m.sourceAnswered.Swap(true) || ev.Text == "" || s.node.Roster() != nil {
 		return false
 	}
-	s.refused = fmt.Errorf("%w: %s", errListing, ev.Text)
+	s.refused = fmt.Errorf("rota: Config.Source lists what cannot be served: %s", ev.Text)
 	return true
 }
 

@@ -22,7 +22,8 @@ var (
 	// or that its record is gone. Everything has stopped.
 	ErrFenced = errors.New("rota: fenced: the group has ended this session")
 	// ErrOrphaned means that the store could not be reached for longer than the
-	// lease and the orphan time. Everything had stopped by the end of the lease.
+	// lease and the orphan time. Everything had stopped by the end of the lease. The
+	// error of Run also wraps the last error of the store.
 	ErrOrphaned = errors.New("rota: orphaned: no lease for too long")
 	// ErrStoreLost means that the store has lost writes it had acknowledged. Every
 	// session ends, and a new incarnation begins.
@@ -46,12 +47,14 @@ type Member struct {
 	ran            atomic.Bool
 	asks           chan chan Status
 	cur            atomic.Pointer[session]
-	sourceFailures int    // how often a source may fail in a row before its partition is given up
-	testPause      func() // tests stop a member, as SIGSTOP does, by blocking here
-	ahead          int64  // pace.Gate.Ahead; set by tests only
-	listed         bool   // the source has answered once; used by the session's loop only
-	reported       reportedOnce
-	joins          int // sessions so far, the running one included
+	sourceFailures int         // how often a source may fail in a row before its partition is given up
+	testPause      func()      // tests stop a member, as SIGSTOP does, by blocking here
+	ahead          int64       // pace.Gate.Ahead; set by tests only
+	sourceAnswered atomic.Bool // it has listed partitions, or consumed one
+	storeAnswered  atomic.Bool
+	reported       reportedOnce // conditions that are reported once
+	repeats        repeats      // conditions and errors that are reported again after a while
+	joins          int          // sessions so far, the running one included
 	ended          chan struct{}
 }
 
@@ -84,7 +87,7 @@ func New(cfg Config) (*Member, error) {
 		m.name = defaultName()
 	}
 	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
+		m.log = defaultLog()
 	}
 	if m.cfg.Abort == nil {
 		m.cfg.Abort = func(err error) {
@@ -105,22 +108,29 @@ func (m *Member) Name() string { return m.name }
 
 // Run joins the group and consumes its partitions until ctx ends; then it hands
 // them over, leaves and returns nil. It returns an error when the session ended in
-// another way, unless Config.Rejoin starts a new one. When it returns, all its
-// goroutines have ended. It can be called once.
+// another way, unless Config.Rejoin starts a new one. Handlers, Store and Source see
+// the values of ctx. When Run returns, all its goroutines have ended; Store and Source
+// are still open, and the caller's to close. It can be called once.
+//
+// An outage is waited for: of the source without limit, of the store until ErrOrphaned,
+// which has the store's last error. It is logged at once, then with growing pauses. An
+// error that wraps ErrPermanent ends Run at once if the Store, or the Source, has never
+// answered this Member.
 func (m *Member) Run(ctx context.Context) error {
 	if m.ran.Swap(true) {
 		return errors.New("rota: Run was called before: make another Member")
 	}
 	defer close(m.ended)
 	if note, ok := tight(m.timing); ok {
-		m.log.Warn(note)
-		m.emit(Event{Kind: EventCondition, Condition: ConditionTightLease, Because: note})
+		e := Event{Kind: EventCondition, Condition: ConditionTightLease, Because: note}
+		m.emit(e)
+		m.logEvent(&e, 1)
 	}
 	for {
-		s := newSession(m)
+		s := newSession(ctx, m)
 		m.cur.Store(s)
 		err := s.run(ctx)
-		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) || errors.Is(err, errListing) {
+		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) || s.refused != nil {
 			return err
 		}
 		m.log.Info("joining again under a new session", "member", m.name, "because", err)

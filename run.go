@@ -120,6 +120,7 @@ func (r *run) look() error {
 
 func (r *run) confirm() {
 	if !r.begun.Swap(true) {
+		r.s.m.sourceAnswered.Store(true)
 		r.s.tellRun(EventStart, r, "")
 		r.s.send(core.Event{Kind: core.Started, ID: r.id, Token: r.token})
 	}
@@ -163,7 +164,7 @@ func (r *run) live() {
 		why := "the source returned without being asked"
 		if err != nil {
 			why = fmt.Sprintf("the source failed: %v", err)
-			r.s.condition(ConditionSourceFailed, r.name, why)
+			r.s.sourceAway(err, ConditionSourceFailed, r.name, why)
 		}
 		if fails >= r.s.m.sourceFailures {
 			kind, because = core.GivenUp, why

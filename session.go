@@ -25,7 +25,7 @@ type session struct {
 	node  *core.Node
 	inbox chan core.Event
 	batch []core.Event    // reused by gather
-	ctx   context.Context // of everything the session starts; not derived from Run's, which may end first
+	ctx   context.Context // of everything the session starts: the values of Run's, and an end of its own
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	timer *time.Timer
@@ -35,23 +35,27 @@ type session struct {
 	plan  atomic.Uint64
 	gen   atomic.Uint64
 	term  atomic.Uint64
-	heard atomic.Int64 // core.Time of the store's last answer
-	mute  atomic.Bool  // the store does not answer
 	runs  map[record.ID]*run
 	pace  pace.Gate
+
+	outage outage
 
 	watches map[string]context.CancelFunc
 	roster  *record.Roster
 	ended   bool
 	leaving bool
 	cause   core.Cause
-	refused error     // why the source's list cannot be served: this session leaves
+	refused error     // why this member cannot work: it leaves, and Run returns this
 	abortAt time.Time // when forceStop looks again at runs that have not stopped
 	trail   trail
 
+	refusals   chan error // reasons for refused
 	conditions conditions
 	unreadable unreadable
 	warm       warmUps
+	holdSince  core.Time    // when this leader's hold began; 0 without one
+	holdEnd    atomic.Int64 // core.Time at which it is expected to be over; 0 without one
+	newGroup   atomic.Bool  // that hold is of a group without a plan
 	drift      atomic.Int64 // between this machine's clocks, when last compared
 	looked     core.Time    // when that was
 	past       chan record.Past
@@ -62,10 +66,12 @@ type session struct {
 	countedBy uint64           // number of that plan
 }
 
-func newSession(m *Member) *session {
-	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256),
+// newSession makes a session whose handlers, store calls and sources see the values of
+// Run's ctx. Its end is not theirs: they are needed to leave in good order.
+func newSession(ctx context.Context, m *Member) *session {
+	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256), refusals: make(chan error, 1),
 		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
 	// for new.
 	// Without it: C1 was started in a new store. The store is emptied while C2 is cut off.
@@ -155,6 +161,11 @@ func (s *session) run(ctx context.Context) (err error) {
 			s.step(core.Event{Kind: core.Tick})
 		case ask := <-s.m.asks:
 			ask <- s.status()
+		case err := <-s.refusals:
+			if s.refused == nil && leave != nil { // not if it leaves anyway
+				s.refused = err
+				s.step(core.Event{Kind: core.Leave})
+			}
 		case <-leave:
 			leave = nil
 			// With Config.Return set, leaving means "back soon": the leader keeps our
@@ -165,7 +176,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	if s.refused != nil && s.cause == core.ByLeave {
 		return s.refused
 	}
-	return endError(s.cause)
+	return s.outage.cause(s.cause)
 }
 
 // emptyInbox waits for everything the session started. It reads the inbox meanwhile,
@@ -353,6 +364,7 @@ func (s *session) feed(evs ...core.Event) {
 	for i := range acts {
 		s.do(&acts[i])
 	}
+	s.tellHold()
 	s.remember()
 	s.warmUp()
 	if r := s.node.Roster(); r != s.roster {

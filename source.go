@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Source is where messages come from: a broker's queues, a topic's partitions.
+// A Source is where messages come from: a broker's queues, a topic's partitions. If it
+// has to be closed, the program that opened it does that, after Run has returned.
 type Source interface {
 	// Partitions lists the partitions. Only the leader calls it. A name that cannot
 	// be served is left out with a condition. A source that itself leaves partitions

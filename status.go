@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,12 +20,13 @@ const (
 	Sentinel  Phase = "sentinel"  // at rest
 	Computing Phase = "computing" // about to plan
 	Changing  Phase = "changing"  // partitions are changing hands
+	Vacant    Phase = "vacant"    // every member has left or died: nobody plans, and nothing runs
 )
 
 // A Status is a group as one observer sees it.
 type Status struct {
 	Group      string          `json:"group"`
-	Leader     string          `json:"leader"`      // session
+	Leader     string          `json:"leader"`      // session that the plan names; it may have ended
 	LeaderName string          `json:"leader_name"` // the leader's name; its session if its record is gone
 	Term       uint64          `json:"term"`        // grows with each leader
 	Plan       uint64          `json:"plan"`        // grows with each plan
@@ -37,6 +39,7 @@ type Status struct {
 	Partitions []PartitionInfo `json:"partitions"`
 	Waits      []Wait          `json:"waits"`
 	Conditions []ConditionInfo `json:"conditions"` // Inspect only: records that cannot be decoded and are left out
+	Problems   []Problem       `json:"problems"`   // Inspect and Observe only: what somebody should look at; empty if all is well
 	Orders     OrdersInfo      `json:"orders"`     // Inspect only
 	History    []PlanInfo      `json:"history"`    // Inspect only: the newest plans, oldest first
 }
@@ -118,6 +121,7 @@ type MemberInfo struct {
 	Name       string            `json:"name"`
 	Session    string            `json:"session"`
 	State      MemberState       `json:"state"`
+	Silent     bool              `json:"silent"`     // Observe only: no heartbeat came while one was looked for
 	Planned    bool              `json:"planned"`    // the plan counts on it
 	Partitions int               `json:"partitions"` // how many it owns
 	Labels     map[string]string `json:"labels"`
@@ -218,7 +222,7 @@ const (
 // and {} and not null.
 func newStatus(group string, store Store) Status {
 	return Status{Group: group, Class: classOf(store), Members: []MemberInfo{}, Partitions: []PartitionInfo{}, Waits: []Wait{},
-		Conditions: []ConditionInfo{}, History: []PlanInfo{},
+		Conditions: []ConditionInfo{}, Problems: []Problem{}, History: []PlanInfo{},
 		Orders: OrdersInfo{Paused: []string{}, Drains: []string{}, Pins: map[string]string{}, Bans: map[string][]string{}, Log: []OrderInfo{}}}
 }
 
@@ -246,9 +250,10 @@ func (s *session) status() Status {
 // ErrUnreadable means that a record that is needed cannot be decoded.
 var ErrUnreadable = errors.New("rota: the record cannot be read")
 
-// Inspect reads a group's state from the store, without joining it. A record that
-// cannot be decoded is left out, with a condition in Conditions; only for the plan it
-// returns ErrUnreadable.
+// Inspect reads a group's state from the store once, without joining it. It believes
+// every record; Observe finds out which members are silent. A record that cannot be
+// decoded is left out, with a condition in Conditions; only for the plan it returns
+// ErrUnreadable.
 func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	st := newStatus(group, store)
 	var plan *record.Plan
@@ -290,6 +295,7 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		st.fill(plan, roster, members, true)
 		st.order(orders)
 		st.remember(history)
+		st.assess()
 		return st, nil
 	}
 	return st, errors.New("inspect: watch closed before its first batch")
@@ -355,6 +361,9 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 		s.Phase = Changing
 	}
 	s.fillMembers(p, members, counts)
+	if all && !slices.ContainsFunc(members, func(m *record.Member) bool { return m.State == record.Live || m.State == record.Leaving }) {
+		s.Phase = Vacant
+	}
 }
 
 func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts map[record.Session]int) {

@@ -32,7 +32,8 @@ type Store interface {
 	// it ends with an error. It also ends with the loop over it and with ctx.
 	Watch(ctx context.Context, prefix string) iter.Seq2[[]Entry, error]
 
-	// Close releases the connection. Calls in flight may fail.
+	// Close releases the connection. Calls in flight may fail. No member calls it: the
+	// program that opened the Store closes it, after Run has returned.
 	Close() error
 }
 
@@ -53,6 +54,20 @@ var (
 	ErrNotFound = errors.New("rota: no such key")
 	ErrConflict = errors.New("rota: the key is at another revision")
 )
+
+// ErrPermanent is for a Store or a Source that cannot work as it is configured, and
+// will not by waiting: the server refuses the user, the stream is not there. An error
+// that wraps it ends the Run of a member that never had an answer from that Store or
+// Source. To a member that had one it is like any other error, and so is an outage: a
+// server that cannot be reached, a host name that is not known at this moment. When in
+// doubt, do not wrap it.
+var ErrPermanent = errors.New("rota: it cannot work as it is configured")
+
+// A Checker is a Store or a Source that can find mistakes in its configuration without
+// connecting to anything, such as a URL that cannot be read. New asks it.
+type Checker interface {
+	Check() error
+}
 
 // Class says how durable a store's acknowledged writes are.
 type Class byte

@@ -104,7 +104,7 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 	case core.List:
 		ev.Entries, err = s.list(ctx)
 	}
-	s.hearStore(ctx, began, err)
+	s.hearStore(a, began, err)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrConflict):
@@ -113,9 +113,6 @@ func (s *session) perform(ctx context.Context, a *core.Action) core.Event {
 		ev.Outcome = core.NotFound
 	default:
 		ev.Outcome = core.Unknown
-		if ctx.Err() == nil {
-			s.m.log.Warn("store call", "member", s.m.name, "key", k, "err", err)
-		}
 	}
 	return ev
 }
@@ -138,6 +135,7 @@ func (s *session) value(a *core.Action) record.Record {
 				}
 			}
 		}
+		s.renewHold()
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 	}

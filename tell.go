@@ -1,8 +1,6 @@
 package rota
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +12,13 @@ import (
 func (s *session) tell(e Event) {
 	e = s.stamp(e)
 	s.m.emit(e)
-	s.m.log.Info(string(e.Kind), "member", s.m.name, "partition", e.Partition, "token", uint64(e.Token), "plan", e.Plan, "because", e.Because)
+	times, due := 1, true
+	if e.Kind == EventError || e.Kind == EventCondition {
+		times, due = s.m.repeats.found(ConditionInfo{e.Condition, e.Partition, e.Because})
+	}
+	if due {
+		s.m.logEvent(&e, times)
+	}
 }
 
 // stamp fills in time, session, plan and remaining lease. The time is read first: if
@@ -85,23 +89,6 @@ func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 	}
 }
 
-// hearStore reports when the store stops answering and when it answers again. A
-// failed call counts only if no other call was answered since it began.
-func (s *session) hearStore(ctx context.Context, began core.Time, err error) {
-	switch {
-	case err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound):
-		s.heard.Store(int64(s.m.now()))
-		if s.mute.Swap(false) {
-			s.tell(Event{Kind: EventStoreBack})
-		}
-	case s.ctx.Err() == nil && int64(began) >= s.heard.Load() && !s.mute.Swap(true):
-		if ctx.Err() != nil {
-			err = errors.New("timeout")
-		}
-		s.tell(Event{Kind: EventStoreLost, Because: err.Error()})
-	}
-}
-
 func (s *session) tellRun(k EventKind, r *run, because string) {
 	s.tell(Event{Kind: k, Partition: r.name, Token: Token(r.token), Because: because})
 }
@@ -115,6 +102,9 @@ func (s *session) tellEnd(c core.Cause) {
 		core.ByFailure: EventCondition,
 	}[c]
 	e := Event{Kind: k, Because: c.String()}
+	if err := s.outage.cause(c); err != nil {
+		e.Because = err.Error()
+	}
 	if k == EventCondition {
 		e.Condition = ConditionPlanUnwritable
 	}
@@ -184,7 +174,7 @@ func (s *session) note(a *core.Action) {
 	default:
 		return
 	}
-	if e.Kind == EventCondition {
+	if e.Kind == EventCondition && e.Condition != ConditionHoldOver { // that one is the end of a condition
 		s.conditions.add(ConditionInfo{e.Condition, e.Partition, e.Because}, time.Now())
 	}
 	s.tell(e)

@@ -419,3 +419,6 @@ func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
 // Warnings are the warnings of the store inside. They make no request, so they have no
 // faults.
 func (f *FaultyStore) Warnings() []string { return optional{f.inner}.Warnings() }
+
+// Check is that of the inner store.
+func (f *FaultyStore) Check() error { return optional{f.inner}.Check() }

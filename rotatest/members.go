@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -106,6 +107,7 @@ func (c *testMembers) tryJoin(name string, store rota.Store, source rota.Source,
 		Lease: testLease, Heartbeat: testHeartbeat, Orphan: rota.AtOnce,
 		Handle: func(ctx context.Context, msg rota.Message) error { return c.handle(ctx, m, msg, handle) },
 		Abort:  func(err error) { c.Errorf("abort: %v", err) },
+		Log:    slog.New(slog.DiscardHandler), // a suite makes trouble on purpose
 	}
 	for _, f := range tune {
 		f(&cfg)

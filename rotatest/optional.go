@@ -39,6 +39,15 @@ func (o optional) Warnings() []string {
 	return nil
 }
 
+func (o optional) Check() error { return check(o.of) }
+
+func check(of any) error {
+	if c, ok := of.(rota.Checker); ok {
+		return c.Check()
+	}
+	return nil
+}
+
 // wrapped forwards the optional methods of a source, for wrappers.
 type wrapped struct{ rota.Source }
 
@@ -53,6 +62,8 @@ func (w wrapped) Bind(group string) error {
 	}
 	return nil
 }
+
+func (w wrapped) Check() error { return check(w.Source) }
 
 func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 	if s, ok := w.Source.(rota.Preparer); ok {

@@ -18,8 +18,8 @@ import (
 
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
-	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner]()},
-	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Binder]()},
+	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
+	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder]()},
 }
 
 // notOptions are interfaces that are something else.
@@ -103,6 +103,7 @@ func (knowing) Identity(context.Context) (string, error)      { return "me", nil
 func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
 func (knowing) Warnings() []string                            { return []string{"beware"} }
 func (knowing) Bind(string) error                             { return errKnowing }
+func (knowing) Check() error                                  { return errKnowing }
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 

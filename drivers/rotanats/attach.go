@@ -392,7 +392,7 @@ func (s *source) create(ctx context.Context, r *reader, own rota.Ownership, cfg 
 	if code(err) == codeNotUnique {
 		err = cmp.Or(s.inTheWay(ctx, r, own), err)
 	}
-	if err != nil && !permanent(err) {
+	if err != nil && !hopeless(err) {
 		return fmt.Errorf("rotanats: create a consumer of %s: %w", own.Partition(), err)
 	}
 	return err

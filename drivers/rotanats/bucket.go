@@ -48,7 +48,7 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	if err := s.suits(&info.Config); err != nil {
-		return nil, err
+		return nil, permanent{err}
 	}
 	if !s.set.AsItIs {
 		if err := s.mend(ctx, &info.Config); err != nil {

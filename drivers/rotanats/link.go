@@ -104,7 +104,7 @@ func (l *link) look() (*nats.Conn, *epoch, chan struct{}, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.bad != nil:
-		return nil, nil, nil, l.bad
+		return nil, nil, nil, permanent{l.bad}
 	case l.closed:
 		return nil, nil, nil, l.ended
 	case l.nc == nil && l.dialed == nil:
@@ -129,7 +129,7 @@ func (l *link) dial() {
 		l.dialed = nil
 	}()
 	if err != nil {
-		l.failed = fmt.Errorf("rotanats: connect to %v: %w", l.set, err)
+		l.failed = fmt.Errorf("rotanats: connect to %v: %w", l.set, dialError(err))
 		return
 	}
 	if l.closed {
@@ -147,7 +147,7 @@ func (l *link) connect() (*nats.Conn, error) {
 	l.set.WarnExposed()
 	opts, err := l.set.Dialing(l.failing)
 	if err != nil {
-		return nil, err
+		return nil, permanent{err} // a file with a secret or a certificate cannot be read
 	}
 	if err := l.serve(); err != nil {
 		return nil, err

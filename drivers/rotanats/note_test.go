@@ -144,7 +144,7 @@ func TestNoteOfAnotherGroup(t *testing.T) {
 	n, _ := readNote(text, ga, "s", era|8, now)
 	if err := ga.mayUse(&n); err == nil || !strings.Contains(err.Error(), "gb has taken durable d over from group ga") {
 		t.Errorf("the old group: %v", err)
-	} else if !permanent(err) {
+	} else if !hopeless(err) {
 		t.Errorf("Consume would retry by itself after %v", err)
 	}
 	// Of other groups nothing is taken over.

@@ -43,6 +43,13 @@ func read(url string, opts []Option) (*settings, error) {
 	if s.Open {
 		return s, errors.New("rotanats: the URL's parameter open is for a server that listens: leave it out")
 	}
+	why, names := "it is for a folder", ofFolders
+	if s.Folder != "" {
+		why, names = "a folder's server is reached through its socket and needs no sign-in", ofSignIn
+	}
+	if err := useless(s, names, why); err != nil {
+		return s, err
+	}
 	return s, s.Check()
 }
 

@@ -48,9 +48,9 @@ func foreignf(format string, args ...any) error { return foreign(fmt.Sprintf(for
 
 func (f foreign) Error() string { return "rotanats: " + string(f) }
 
-// permanent tells whether attaching again would not help after an error: rota reports it
+// hopeless tells whether attaching again would not help after an error: rota reports it
 // and backs off.
-func permanent(err error) bool {
+func hopeless(err error) bool {
 	var f foreign
 	return errors.As(err, &f) || errors.Is(err, errUnbound) || errors.Is(err, errDeadLetter) && !errors.Is(err, errGone)
 }

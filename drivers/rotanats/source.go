@@ -96,6 +96,11 @@ func (s *source) check() error {
 		return fmt.Errorf("rotanats: dead-letter subject %.80q: write one without wildcards, such as dead.orders", set.Dead)
 	case set.Most > 0 && set.Partitions > 0:
 		return errors.New("rotanats: most and partitions: give one of them, since most limits partitions that are discovered")
+	case set.AsItIs:
+		return errors.New("rotanats: the option AsItIs is for a store: leave it out")
+	}
+	if err := useless(set, ofStores, "it is for a store"); err != nil {
+		return err
 	}
 	if set.Most == 0 {
 		set.Most = defaultDiscovered
@@ -177,7 +182,7 @@ func (s *source) readFacts(ctx context.Context) (*facts, error) {
 	var info streamInfo
 	err := s.find(ctx, s.set.Stream, config, &info)
 	if code(err) == codeNoStream && !s.set.Create {
-		return nil, fmt.Errorf("rotanats: there is no stream %s at %v: create it with a subject that covers %s, or add create=true to the URL", s.set.Stream, s.set, s.set.Subject)
+		return nil, permanent{fmt.Errorf("rotanats: there is no stream %s at %v: create it with a subject that covers %s, or add create=true to the URL", s.set.Stream, s.set, s.set.Subject)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
@@ -315,7 +320,7 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
-		if permanent(err) {
+		if hopeless(err) {
 			return err
 		}
 		if moved || time.Since(begun) > awayTime { // it worked until now

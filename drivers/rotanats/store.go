@@ -22,10 +22,13 @@ import (
 //	folder:DIR   the server of the process that serves this folder
 //
 // embed:DIR needs a server in this process: package embedded opens it.
-// The Store connects, and creates its bucket, when it is first used: a wrong address is
-// an error of the first call.
+// The Store connects, and creates its bucket, when it is first used. What is wrong with
+// the URL or the options is an error of rota.New, and of every call.
 func Store(url string, opts ...Option) rota.Store {
 	l := newLink(url, opts)
+	if l.bad == nil {
+		l.bad = useless(l.set, ofSources, "it is for a source")
+	}
 	switch {
 	case l.bad != nil || l.set.Folder == "":
 	case l.set.ClientOnly:

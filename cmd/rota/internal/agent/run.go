@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -258,7 +259,7 @@ func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Co
 	cfg := rota.Config{Group: f.group, Store: store, Source: src, Name: f.name, Labels: f.labels,
 		Strategy: rota.Strategy(f.strategy), Mode: rota.Mode(f.rebalance),
 		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.quietTime, StopTime: f.stopTime, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
-		Rejoin: f.rejoin, NewGroup: f.newGroup}
+		Rejoin: f.rejoin, NewGroup: f.newGroup, Log: slog.New(slog.DiscardHandler)} // the command says it in its own words
 	if f.own == "" {
 		cfg.Handle = h.handle()
 	}
@@ -337,7 +338,7 @@ func ended(err error) error {
 		code int
 	}{
 		{rota.ErrFenced, cli.ExitFenced}, {rota.ErrOrphaned, cli.ExitOrphaned}, {rota.ErrStoreLost, cli.ExitStoreLost},
-		{rota.ErrPlanUnwritable, cli.ExitUnwritable}, {rota.ErrBug, cli.ExitBug},
+		{rota.ErrPlanUnwritable, cli.ExitUnwritable}, {rota.ErrBug, cli.ExitBug}, {rota.ErrPermanent, cli.ExitUnreachable},
 	} {
 		if errors.Is(err, end.is) {
 			return cli.Coded(flagWords(err), end.code)

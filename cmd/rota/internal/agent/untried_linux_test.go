@@ -77,7 +77,8 @@ func (tr *tryout) handled(line string) {
 	})
 }
 
-// outlasts waits until a message was found not to be tried so many times.
+// outlasts waits until it was said so many times that a message was not tried. The
+// second time is after 10 s: by then it was tried more often than a message may fail.
 func (tr *tryout) outlasts(why string, times int) {
 	tr.t.Helper()
 	trial.Until(tr.t, why, func() bool { return strings.Count(tr.rota.Err.String(), "the message was not tried: "+why) >= times })
@@ -96,7 +97,7 @@ func TestNoDescriptorsAreNotTheMessagesFault(t *testing.T) {
 		t.Skipf("NOT ALLOWED: the limit cannot be changed: %v", err)
 	}
 	tr.publish("second")
-	tr.outlasts("memory for the message: too many open files", 6)
+	tr.outlasts("memory for the message: too many open files", 2)
 	if err := unix.Prlimit(tr.rota.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(was.Cur, 1024), Max: 1024}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestACommandThatIsAwayIsNotTheMessagesFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.publish("second")
-	tr.outlasts("start "+tr.command+": no such file or directory", 6) // more often than a message may fail
+	tr.outlasts("start "+tr.command+": no such file or directory", 2)
 	if err := os.WriteFile(tr.command, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

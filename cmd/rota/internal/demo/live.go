@@ -197,9 +197,9 @@ func (v *live) atRest() bool {
 	if v.st == nil || v.st.Phase != rota.Sentinel || len(v.st.Partitions) == 0 {
 		return false
 	}
-	now := time.Now()
+	ops.ByClock(v.st, time.Now())
 	for i := range v.st.Partitions {
-		if p := &v.st.Partitions[i]; p.Reason == "" && ops.PartitionState(v.st, p, now) != "runs" {
+		if p := &v.st.Partitions[i]; p.Reason == "" && ops.PartitionState(v.st, p) != "runs" {
 			return false
 		}
 	}
@@ -304,11 +304,12 @@ func (v *live) picture() []string {
 		return append(out, "the group begins …")
 	}
 	st, now := v.st, time.Now()
-	out = append(out, fmt.Sprintf("%s; %s leads (term %d); plan %d%s", ops.PhaseWords[st.Phase], st.LeaderName, st.Term, st.Plan, ops.LastPlan(st, now)), "")
+	ops.ByClock(st, now)
+	out = append(out, fmt.Sprintf("%s; %s; plan %d%s", ops.PhaseWords[st.Phase], ops.Leader(st, now), st.Plan, ops.LastPlan(st, now)), "")
 	var text strings.Builder
 	tw := cli.Table(&text)
 	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
-	runs := runningOf(st, now)
+	runs := runningOf(st)
 	members, _ := ops.MemberOrder(st)
 	for _, m := range append(members, v.outsiders(members)...) {
 		rate := "-"
@@ -317,7 +318,7 @@ func (v *live) picture() []string {
 		}
 		list := runs[m.Session]
 		names := strings.Join(list, " ")
-		if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || ops.Silent(&m, now)) {
+		if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || m.Silent) {
 			names = cli.Count(m.Partitions, "partition") + " wait for the end of its lease"
 		} else if len(list) > 12 {
 			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
@@ -352,7 +353,7 @@ func (v *live) outsiders(members []rota.MemberInfo) (out []rota.MemberInfo) {
 
 // state is a member's, and what this machine knows of its process.
 func (v *live) state(m *rota.MemberInfo, now time.Time) string {
-	out := ops.MemberState(v.st, m, now)
+	out := ops.MemberState(v.st, m)
 	if m.State == "" {
 		out = "not in the group"
 	}

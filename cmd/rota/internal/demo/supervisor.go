@@ -251,11 +251,11 @@ func self() string {
 }
 
 // runningOf are the partitions of each session that run, in order.
-func runningOf(st *rota.Status, now time.Time) map[string][]string {
+func runningOf(st *rota.Status) map[string][]string {
 	out := map[string][]string{}
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
-		if p.State == rota.PartitionOwned && ops.PartitionState(st, p, now) == "runs" {
+		if p.State == rota.PartitionOwned && ops.PartitionState(st, p) == "runs" {
 			out[p.Owner] = append(out[p.Owner], p.Name)
 		}
 	}

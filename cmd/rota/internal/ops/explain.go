@@ -160,10 +160,13 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 		silent := now.Sub(m.Sent)
 		switch {
 		case m.State == rota.MemberDead || m.State == rota.MemberLeft:
-			out = append(out, fmt.Sprintf("%s has ended (%s): the leader gives it to another with its next plan.", m.Name, strings.ToLower(string(m.State))))
-		case silent > m.Heartbeat*3/2:
+			out = append(out, fmt.Sprintf("%s has ended (%s): %s", m.Name, strings.ToLower(string(m.State)), nextWords(st)))
+		case m.Silent:
 			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
 				m.Name, silent.Seconds(), m.Lease, DeadAfter(m.Lease).Seconds()))
+			if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive && !m.Silent }) {
+				out = append(out, "No other member is heard, so nobody takes it over: start one.")
+			}
 		case m.State == rota.MemberEvicted:
 			out = append(out, fmt.Sprintf("%s was evicted, because it did not stop in time. It may still be running, so its lease has to run out first.", m.Name))
 		case m.State == rota.MemberLeaving:
@@ -172,16 +175,24 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 	}
 	if w, ok := waitOf(st, p.Name); ok {
 		out = append(out, fmt.Sprintf("It waits for %s (%s).", w.For, cmp.Or(st.NameOf(w.Member), "nobody")))
-	} else if p.State == rota.PartitionOwned && len(out) == 0 {
+	} else if p.State == rota.PartitionOwned && len(out) == 0 && st.Phase != rota.Vacant {
 		out = append(out, "It runs, and waits for nothing.")
 	}
 	if st.Hold {
-		out = append(out, "Nothing is granted yet: the store is not known to be new, so every lease it may have forgotten has to run out first.")
+		out = append(out, "Nothing is granted yet: "+holdWords(st)+".")
 	}
-	if p.State == rota.PartitionFree && !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.State == rota.MemberLive }) {
-		out = append(out, "No member is live: it waits for one to join.")
+	if st.Phase == rota.Vacant {
+		out = append(out, "No member is left, so nobody runs it: it waits for one to join.")
 	}
 	return out
+}
+
+// nextWords says what becomes of a partition whose owner has ended.
+func nextWords(st *rota.Status) string {
+	if st.Phase == rota.Vacant {
+		return "nobody runs it."
+	}
+	return "the leader gives it to another with its next plan."
 }
 
 func ordersAbout(st *rota.Status, p *rota.PartitionInfo) (out []string) {

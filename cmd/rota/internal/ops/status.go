@@ -26,7 +26,9 @@ func inspect(ctx context.Context, t *connect.Target) (*rota.Status, rota.Store, 
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := inspectIn(ctx, t, store)
+	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
+	defer cancel()
+	st, err := inspectIn(ctx, t, store, rota.Inspect)
 	if err != nil {
 		store.Close()
 		return nil, nil, err
@@ -34,13 +36,18 @@ func inspect(ctx context.Context, t *connect.Target) (*rota.Status, rota.Store, 
 	return st, store, nil
 }
 
-func inspectIn(ctx context.Context, t *connect.Target, store rota.Store) (*rota.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, connect.StoreTime)
+// observeTime is how long an observer may look for heartbeats, and read.
+const observeTime = 30*time.Second + connect.StoreTime
+
+// inspectIn reads the group by Inspect or, where people want to know who is silent, by
+// Observe.
+func inspectIn(ctx context.Context, t *connect.Target, store rota.Store, read func(context.Context, rota.Store, string) (rota.Status, error)) (*rota.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeTime)
 	defer cancel()
 	if err := connect.Reach(ctx, store, t.Group); err != nil {
 		return nil, cli.Unreachable(t.Store, err)
 	}
-	st, err := rota.Inspect(ctx, store, t.Group)
+	st, err := read(ctx, store, t.Group)
 	switch {
 	case errors.Is(err, rota.ErrNotFound):
 		return nil, fmt.Errorf("there is no group called %q %s yet: it begins with its first member", t.Group, inStore(t.Store))
@@ -64,6 +71,15 @@ type view struct {
 	output string
 	watch  bool
 	every  time.Duration
+	health bool // the exit code says whether the group is well
+}
+
+// verdict is the end of a command that has shown the group.
+func (v *view) verdict(st *rota.Status) error {
+	if v.health && len(st.Problems) > 0 {
+		return cli.Quietly(cli.ExitUndone)
+	}
+	return nil
 }
 
 func (v *view) flags(cmd *cobra.Command, watch bool) {
@@ -78,11 +94,15 @@ func (v *view) flags(cmd *cobra.Command, watch bool) {
 // show prints what the group looks like, by table or as JSON.
 func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	st, store, err := inspect(ctx, t)
+	store, err := t.Open()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	st, err := inspectIn(ctx, t, store, rota.Observe)
+	if err != nil {
+		return err
+	}
 	for {
 		var text strings.Builder
 		if v.output == "json" {
@@ -103,8 +123,11 @@ func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer,
 		if v.watch && v.output == "table" && cli.Columns(w) > 0 {
 			fmt.Fprint(w, "\x1b[H\x1b[2J")
 		}
-		if _, err := io.WriteString(w, text.String()); err != nil || !v.watch {
+		if _, err := io.WriteString(w, text.String()); err != nil {
 			return err
+		}
+		if !v.watch {
+			return v.verdict(st)
 		}
 		if v.output == "table" {
 			fmt.Fprintln(w)
@@ -114,7 +137,7 @@ func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer,
 			return nil
 		case <-time.After(v.every):
 		}
-		if st, err = inspectIn(ctx, t, store); err != nil {
+		if st, err = inspectIn(ctx, t, store, rota.Observe); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -125,7 +148,7 @@ func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer,
 
 func StatusCmd() *cobra.Command {
 	var t connect.Target
-	var v view
+	v := view{health: true}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show a group: leader, plan, members, partitions, what is waited for",
@@ -133,7 +156,13 @@ func StatusCmd() *cobra.Command {
 waited for, the members and the partitions. It asks no member and changes nothing.
 
 Heartbeats are dated by the clocks of the members' machines: where those are wrong,
-so are the ages.`,
+so are the ages. A member is called silent only if no heartbeat came while status
+looked for one; if a heartbeat looks old, that takes one and a half heartbeats.
+
+Exit codes, for health checks: 0 all is well, or the group itself is about to put it
+right; 8 something is wrong that somebody should look at, each in a line "problem:"
+and in the JSON list "problems"; 1 there is no such group; 69 the store cannot be
+reached. With --watch it is 0.`,
 		Example: `  rota status                     of the rota up of this folder
   rota status --watch
   rota status -o json --group orders --store nats://localhost:4222`,
@@ -171,7 +200,7 @@ var WaitWords = map[rota.WaitFor]string{
 }
 
 var PhaseWords = map[rota.Phase]string{
-	rota.Sentinel: "at rest", rota.Computing: "about to plan", rota.Changing: "partitions are changing hands",
+	rota.Sentinel: "at rest", rota.Computing: "about to plan", rota.Changing: "partitions are changing hands", rota.Vacant: "nothing runs",
 }
 
 var classWords = map[rota.Class]string{
@@ -182,11 +211,7 @@ var classWords = map[rota.Class]string{
 
 func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time) error {
 	st = plain.Copy(st)
-	leader := "nobody leads"
-	if st.Leader != "" {
-		leader = st.LeaderName + " leads (term " + fmt.Sprint(st.Term) + ")"
-	}
-	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, leader, st.Plan, LastPlan(st, now), PhaseWords[st.Phase])
+	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, Leader(st, now), st.Plan, LastPlan(st, now), phase(st))
 	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.Store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
 	printNotes(w, st)
 	fmt.Fprintln(w)
@@ -220,8 +245,11 @@ func LastPlan(st *rota.Status, now time.Time) string {
 
 // printNotes tells what a person should know: holds, orders, conditions.
 func printNotes(w io.Writer, st *rota.Status) {
+	for _, p := range st.Problems {
+		fmt.Fprintf(w, "problem: %s\n", p)
+	}
 	if st.Hold {
-		fmt.Fprintln(w, "hold: nothing is granted until every lease that this store may have forgotten is over")
+		fmt.Fprintln(w, "hold: "+holdWords(st))
 	}
 	o := &st.Orders
 	if o.Freeze {
@@ -244,11 +272,83 @@ func printNotes(w io.Writer, st *rota.Status) {
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if m.State == rota.MemberLive || m.State == rota.MemberLeaving {
+			if (m.State == rota.MemberLive || m.State == rota.MemberLeaving) && c.Code != rota.ConditionHold && !isProblem(st, &m, c) {
 				fmt.Fprintf(w, "condition: %s: %s\n", m.Name, c)
 			}
 		}
 	}
+}
+
+// isProblem tells whether a condition is among the problems, so that it is not shown
+// twice.
+func isProblem(st *rota.Status, m *rota.MemberInfo, c rota.ConditionInfo) bool {
+	return slices.ContainsFunc(st.Problems, func(p rota.Problem) bool {
+		return p.Code == c.Code && p.Member == m.Name && p.Text == c.Text && (c.Partition == "" || slices.Contains(p.Partitions, c.Partition))
+	})
+}
+
+// holdWords says how long the leader still waits, if it has said so.
+func holdWords(st *rota.Status) string {
+	for _, m := range st.Members {
+		for _, c := range m.Conditions {
+			if m.Session == st.Leader && c.Code == rota.ConditionHold {
+				return c.Text
+			}
+		}
+	}
+	return "nothing is granted until every lease that this store may have forgotten is over"
+}
+
+// leaderOf is the record of the session that the plan names as its leader, if there is
+// one.
+func leaderOf(st *rota.Status) *rota.MemberInfo {
+	for i := range st.Members {
+		if st.Members[i].Session == st.Leader && st.Leader != "" {
+			return &st.Members[i]
+		}
+	}
+	return nil
+}
+
+// Leader says who leads, or why nobody does.
+func Leader(st *rota.Status, now time.Time) string {
+	live, ended := MemberOrder(st)
+	leader := leaderOf(st)
+	switch {
+	case st.Phase == rota.Vacant && len(ended) > 0:
+		return fmt.Sprintf("nobody leads: the last member, %s, %s", ended[0].Name, endWords(&ended[0], now))
+	case st.Phase == rota.Vacant:
+		return "nobody leads: there is no member"
+	case leader == nil:
+		return "nobody leads at this moment"
+	case leader.Silent && !slices.ContainsFunc(live, func(m rota.MemberInfo) bool { return !m.Silent }):
+		return fmt.Sprintf("nobody is heard: %s led, its last heartbeat came %s", leader.Name, cli.Ago(now.Sub(leader.Sent)))
+	case leader.Silent:
+		return fmt.Sprintf("%s leads and is silent, its last heartbeat came %s: another takes over after %.1f s", leader.Name, cli.Ago(now.Sub(leader.Sent)), DeadAfter(leader.Lease).Seconds())
+	case leader.State != rota.MemberLive && leader.State != rota.MemberLeaving:
+		return fmt.Sprintf("nobody leads at this moment: %s led and %s", leader.Name, endWords(leader, now))
+	}
+	return fmt.Sprintf("%s leads (term %d)", st.LeaderName, st.Term)
+}
+
+// endWords says how and when a member ended.
+func endWords(m *rota.MemberInfo, now time.Time) string {
+	ago := cli.Ago(now.Sub(m.Sent))
+	switch m.State {
+	case rota.MemberLeft:
+		return "left " + ago
+	case rota.MemberDead:
+		return "was declared dead, its last heartbeat came " + ago
+	}
+	return "was evicted, its last heartbeat came " + ago
+}
+
+// phase says what the group is doing. A group is at rest only if all is well.
+func phase(st *rota.Status) string {
+	if st.Phase == rota.Sentinel && len(st.Problems) > 0 {
+		return "needs attention"
+	}
+	return PhaseWords[st.Phase]
 }
 
 // inOrder is a status with its members as people are shown them.
@@ -259,7 +359,8 @@ func inOrder(st *rota.Status) *rota.Status {
 	return &out
 }
 
-// MemberOrder: those that live first, by name.
+// MemberOrder sorts the members for people: those that live come first, by name, and
+// those that have ended follow, the last one first.
 func MemberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	for _, m := range st.Members {
 		if m.State == rota.MemberDead || m.State == rota.MemberLeft {
@@ -281,13 +382,13 @@ func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 	tw := cli.Table(w)
 	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\tPID\tSESSION\tLABELS")
 	for _, m := range live {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	for i, m := range ended {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m, now), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -301,10 +402,12 @@ func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 // DeadAfter is how long a member must be silent before others may declare it dead.
 func DeadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: lease}.W() }
 
-func MemberState(st *rota.Status, m *rota.MemberInfo, now time.Time) string {
+func MemberState(st *rota.Status, m *rota.MemberInfo) string {
 	out := strings.ToLower(string(m.State))
 	switch {
-	case Silent(m, now):
+	case m.Silent && m.Age > DeadAfter(m.Lease):
+		out = "silent, lease over"
+	case m.Silent:
 		out = fmt.Sprintf("silent, dead after %.1f s", DeadAfter(m.Lease).Seconds())
 	case m.State == rota.MemberLive && m.Session == st.Leader:
 		out = "leads"
@@ -347,7 +450,7 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if !p.Since.IsZero() {
 			since = cli.Ago(now.Sub(p.Since))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, PartitionState(st, &p, now), owner, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, PartitionState(st, &p), owner, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}
@@ -365,15 +468,28 @@ func waitOf(st *rota.Status, name string) (rota.Wait, bool) {
 	return rota.Wait{}, false
 }
 
-// Silent tells whether a live member's heartbeat is overdue.
-func Silent(m *rota.MemberInfo, now time.Time) bool {
-	return m.State == rota.MemberLive && now.Sub(m.Sent) > m.Heartbeat*3/2
+// ByClock marks the members whose heartbeats are overdue as silent. It is for members
+// of this machine, whose clock dates their heartbeats.
+func ByClock(st *rota.Status, now time.Time) {
+	for i := range st.Members {
+		m := &st.Members[i]
+		m.Silent = m.State == rota.MemberLive && now.Sub(m.Sent) > m.Heartbeat*3/2
+	}
 }
 
-func PartitionState(st *rota.Status, p *rota.PartitionInfo, now time.Time) string {
-	owner := slices.IndexFunc(st.Members, func(m rota.MemberInfo) bool { return m.Session == p.Owner })
+func PartitionState(st *rota.Status, p *rota.PartitionInfo) string {
+	var owner rota.MemberInfo
+	if i := slices.IndexFunc(st.Members, func(m rota.MemberInfo) bool { return m.Session == p.Owner }); i >= 0 {
+		owner = st.Members[i]
+	}
 	switch w, waits := waitOf(st, p.Name); {
-	case owner >= 0 && Silent(&st.Members[owner], now):
+	case p.Owner != "" && owner.State == rota.MemberLeft:
+		return "nobody, owner left"
+	case p.Owner != "" && owner.State == rota.MemberDead:
+		return "nobody, owner dead"
+	case p.Owner != "" && st.Phase == rota.Vacant:
+		return "nobody, owner gone"
+	case owner.Silent:
 		return "owner silent"
 	case p.State == rota.PartitionOwned && waits:
 		return "starting"

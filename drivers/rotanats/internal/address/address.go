@@ -28,6 +28,7 @@ type Settings struct {
 	Shared     bool     // others may write to the folder
 	Open       bool     // of a URL to listen on: clients need no secret
 	Secure     bool     // tls://
+	Given      []string // names of the URL's parameters
 	Name       string   // of the connection, for the server's operator
 	API        string   // prefix of JetStream's API; "" for $JS.API
 	Inbox      string   // prefix of the subjects for answers; "" for _INBOX
@@ -192,6 +193,7 @@ func (s *Settings) parse(address string) error {
 			}
 			return fmt.Errorf("rotanats: the URL has an unknown parameter %s; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
 		}
+		s.Given = append(s.Given, name)
 		v := values[name][len(values[name])-1]
 		if err := set(s, v); err != nil {
 			return fmt.Errorf("rotanats: the URL's parameter %s=%.40s: %w", name, v, err)

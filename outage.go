@@ -1,0 +1,106 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/core"
+)
+
+// An outage is a time in which the store does not answer.
+type outage struct {
+	mu    sync.Mutex
+	heard core.Time // when the store last answered
+	mute  bool      // it does not answer
+	last  error     // of the last call that failed
+	plan  error     // of the last write of the plan that failed
+}
+
+// storeAway paces the reports of one outage, whatever its errors say.
+var storeAway = ConditionInfo{Code: Condition(EventStoreLost)}
+
+// hearStore reports when the store stops answering, with growing pauses while it does
+// not, and when it answers again. An error that will not end by itself ends a member
+// that never had an answer.
+func (s *session) hearStore(a *core.Action, sent core.Time, err error) {
+	if err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+		s.m.storeAnswered.Store(true)
+		if s.outage.answered(s.m.now()) {
+			s.m.repeats.end(storeAway)
+			s.tell(Event{Kind: EventStoreBack})
+		}
+		return
+	}
+	if s.ctx.Err() != nil {
+		return // the session is over: it is not the store that failed
+	}
+	if err == context.DeadlineExceeded {
+		err = fmt.Errorf("no answer within %v: %w", s.m.timing.CallTime(), err)
+	}
+	begins, counts := s.outage.failed(sent, err, a.Plan != nil)
+	switch {
+	case errors.Is(err, ErrPermanent) && !s.m.storeAnswered.Load():
+		s.refuse(fmt.Errorf("rota: the store cannot be used: %w", err))
+		return
+	case !counts:
+		return
+	}
+	e := s.stamp(Event{Kind: EventStoreLost, Because: err.Error()})
+	if begins {
+		s.m.emit(e)
+	}
+	if times, due := s.m.repeats.found(storeAway); due {
+		s.m.logEvent(&e, times)
+	}
+}
+
+// answered notes an answer of the store, and tells whether it ends an outage.
+func (o *outage) answered(now core.Time) (ends bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.heard, o.last = now, nil
+	ends, o.mute = o.mute, false
+	return ends
+}
+
+// failed notes a call that failed. It counts only if no other call was answered since
+// it was sent.
+func (o *outage) failed(sent core.Time, err error, ofPlan bool) (begins, counts bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = err
+	if ofPlan {
+		o.plan = err
+	}
+	if sent < o.heard {
+		return false, false
+	}
+	begins, o.mute = !o.mute, true
+	return begins, true
+}
+
+// cause is the error of Run for the cause that the core gives, with the error of the
+// store that led to it.
+func (o *outage) cause(c core.Cause) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	why := o.last
+	if c == core.ByFailure {
+		why = o.plan
+	}
+	if (c == core.ByOrphan || c == core.ByFailure) && why != nil {
+		return fmt.Errorf("%w; the last error of the store: %w", endError(c), why)
+	}
+	return endError(c)
+}
+
+// refuse makes the member leave, because its store or source will never work as it is
+// configured. It is called from any goroutine.
+func (s *session) refuse(err error) {
+	select {
+	case s.refusals <- err:
+	default: // one reason is enough
+	}
+}
