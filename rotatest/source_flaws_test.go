@@ -73,6 +73,7 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{skipsEmpty, "any message is kept", "all messages are handled"},
 	{settlesNone, "a stop loses nothing and repeats nothing", "are done"},
 	{settlesAll, "what a stop gives back goes to the next owner", "all messages are handled"},
+	{settlesNone, "a stop waits for the message in hand and no more", "are done"},
 	{neverStops, "an idle partition stops at once", "leaving took"},
 	{neverEnds, "an idle partition stops at once", "abort"},
 	{settlesFirst, "what a lost lease left goes to the next owner, in order", "all messages are handled"},
