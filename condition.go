@@ -1,6 +1,9 @@
 package rota
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,11 +45,15 @@ const (
 	ConditionSourceFailed      Condition = "source-failed"      // Consume returned an error
 	ConditionPrepareFailed     Condition = "prepare-failed"     // Prepare returned an error
 	ConditionUntried           Condition = "untried"            // the handler could not begin with a message: ErrUntried
+	ConditionHandlerFails      Condition = "handler-fails"      // a message fails again and again; those behind it wait
+	ConditionTokenRefused      Condition = "token-refused"      // the sink refused this member's token: ErrLost of a handler
+	ConditionDeadLetters       Condition = "dead-letters"       // messages were dead-lettered in this session
 	ConditionWarning           Condition = "warning"            // reported by the store or the source as a Warner
 	ConditionBug               Condition = "bug"                // an assertion of rota itself was broken
 )
 
-// A ConditionInfo is one condition of a member's last minute.
+// A ConditionInfo is one condition of a member: it lasts, or was reported in the last
+// minute.
 type ConditionInfo struct {
 	Code      Condition `json:"code"`
 	Partition string    `json:"partition,omitempty"` // empty if it is not about one partition
@@ -64,9 +71,14 @@ func (c ConditionInfo) String() string {
 // else.
 func (s *session) condition(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
-	s.m.log.Warn(c.String(), "member", s.m.name, "condition", string(code))
 	s.conditions.add(c, time.Now())
-	s.m.emit(s.stamp(Event{Kind: EventCondition, Condition: code, Partition: partition, Because: text}))
+	s.report(c)
+}
+
+// report reports a condition by log and event.
+func (s *session) report(c ConditionInfo) {
+	s.m.log.Warn(c.String(), "member", s.m.name, "condition", string(c.Code))
+	s.m.emit(s.stamp(Event{Kind: EventCondition, Condition: c.Code, Partition: c.Partition, Because: c.Text}))
 }
 
 // conditionOnce is condition for a finding that repeats: log and event come once,
@@ -103,26 +115,37 @@ func (t *reportedOnce) first(c ConditionInfo) bool {
 	return true
 }
 
-// conditions are those of the last minute. Every heartbeat carries them.
+// conditions are those that last, and those of the last minute. Every heartbeat carries
+// them.
 type conditions struct {
-	mu  sync.Mutex
-	all map[record.Condition]time.Time // when each was last reported
+	mu      sync.Mutex
+	all     map[record.Condition]time.Time // when each was last reported
+	lasting map[lastingKey]lasting
+}
+
+// A lasting condition is there from begin to end; its text may change.
+type lasting struct {
+	text  string
+	since time.Time
+}
+
+type lastingKey struct {
+	code      Condition
+	partition string
 }
 
 // Limits of the conditions in a member's record.
 const (
 	mostConditions   = 16
+	mostLasting      = 12 // the others are counted
 	longestCondition = 256
 	conditionTime    = time.Minute
 )
 
 func (c *conditions) add(x ConditionInfo, now time.Time) {
-	text := oneLine(x.Text)
+	text := shortened(x.Text)
 	if text == "" {
 		return
-	}
-	if len(text) > longestCondition {
-		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +153,30 @@ func (c *conditions) add(x ConditionInfo, now time.Time) {
 		c.all = map[record.Condition]time.Time{}
 	}
 	c.all[record.Condition{Code: string(x.Code), Partition: oneLine(x.Partition), Text: text}] = now
+}
+
+// begin makes a condition last until end is called, or changes its text.
+func (c *conditions) begin(x ConditionInfo, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lasting == nil {
+		c.lasting = map[lastingKey]lasting{}
+	}
+	c.lasting[lastingKey{x.Code, oneLine(x.Partition)}] = lasting{shortened(x.Text), since}
+}
+
+func (c *conditions) end(code Condition, partition string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.lasting, lastingKey{code, oneLine(partition)})
+}
+
+func shortened(s string) string {
+	text := oneLine(s)
+	if len(text) > longestCondition {
+		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
+	}
+	return text
 }
 
 func oneLine(s string) string {
@@ -157,9 +204,26 @@ func (c *conditions) now(now time.Time) []record.Condition {
 		}
 	}
 	slices.SortFunc(out, func(a, b record.Condition) int { return c.all[b].Compare(c.all[a]) })
-	out = out[:min(len(out), mostConditions)]
+	last := c.last()
+	out = append(last, out[:min(len(out), mostConditions-len(last))]...)
 	slices.SortFunc(out, func(a, b record.Condition) int {
 		return strings.Compare(a.Partition+"\x00"+a.Text+"\x00"+a.Code, b.Partition+"\x00"+b.Text+"\x00"+b.Code)
 	})
+	return out
+}
+
+// last are the conditions that last, those of the group first and then the oldest. If
+// there are too many, one that names no partition counts the others.
+func (c *conditions) last() (out []record.Condition) {
+	keys := slices.SortedFunc(maps.Keys(c.lasting), func(a, b lastingKey) int {
+		return cmp.Or(cmp.Compare(min(len(a.partition), 1), min(len(b.partition), 1)), c.lasting[a].since.Compare(c.lasting[b].since),
+			strings.Compare(a.partition, b.partition), strings.Compare(string(a.code), string(b.code)))
+	})
+	for i, k := range keys {
+		if i == mostLasting {
+			return append(out, record.Condition{Code: string(k.code), Text: fmt.Sprintf("handlers of %d more partitions fail", len(keys)-i)})
+		}
+		out = append(out, record.Condition{Code: string(k.code), Partition: k.partition, Text: c.lasting[k].text})
+	}
 	return out
 }

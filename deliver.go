@@ -3,8 +3,6 @@ package rota
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,49 +56,25 @@ func (r *run) goOn() error {
 // one handles one message. It retries until the message is done or dead, or the
 // partition must be given up.
 func (r *run) one(ctx context.Context, msg *Message) error {
-	wait := firstBackoff
+	t := r.newRetry()
+	defer t.end()
 	for {
 		at, err := r.enter(ctx)
 		if err != nil {
 			return err
 		}
 		r.trace(EventHandle, *msg, nil)
-		err = r.s.m.cfg.Handle(r.ctx, *msg)
+		err = r.call(func(ctx context.Context) error { return r.s.m.cfg.Handle(ctx, *msg) })
 		r.trace(EventHandled, *msg, err)
 		if err == nil {
 			r.leave(at, 1)
 			return nil
 		}
 		r.leave(at, 0)
-		if err := r.failed(msg, err); err != nil {
+		if err := t.failed(msg, err); err != nil {
 			return err
 		}
-		if err := r.pause(wait); err != nil {
-			return err
-		}
-		wait = min(2*wait, lastBackoff)
 	}
-}
-
-// failed reports the handler's error about a message. It returns nil if the message
-// is to be retried.
-func (r *run) failed(msg *Message, err error) error {
-	untried := errors.Is(err, ErrUntried)
-	if untried {
-		r.s.condition(ConditionUntried, r.name, strings.TrimPrefix(err.Error(), "rota: "))
-	} else {
-		r.s.tellFailed(r, msg, err)
-	}
-	switch {
-	case r.check() != nil:
-		return ErrLost
-	case untried:
-		return nil
-	case msg.Attempt >= r.s.m.cfg.Attempts:
-		return fmt.Errorf("%w: %w", ErrDead, err)
-	}
-	msg.Attempt++
-	return nil
 }
 
 // enter waits until it is this partition's turn, counts the delivery as busy and then
@@ -133,25 +107,15 @@ func (r *run) leave(at time.Time, n int) {
 	r.moved.Add(int64(n))
 	r.took.Store(int64(max(time.Since(at)/time.Duration(max(n, 1)), 1)))
 	r.turn.Done(at, n)
-}
-
-// pause is the back-off before a retry. A stop ends it, and the message goes back to
-// the broker.
-func (r *run) pause(d time.Duration) error {
-	r.turn.Rest()
-	select {
-	case <-time.After(d):
-		return nil
-	case <-r.stop:
-		return ErrStop
-	case <-r.ctx.Done():
-		return ErrLost
+	if n > 0 && r.refused.Swap(0) > 0 {
+		r.s.conditions.end(ConditionTokenRefused, r.name)
 	}
 }
 
 // batch calls HandleBatch with all messages, and again with those that are not done.
 func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
-	wait := firstBackoff
+	t := r.newRetry()
+	defer func() { t.end() }()
 	for n < len(msgs) {
 		if err := r.goOn(); err != nil {
 			return n, err
@@ -161,7 +125,11 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 			return n, err
 		}
 		r.traceAll(EventHandle, msgs[n:], nil)
-		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
+		k := 0
+		err = r.call(func(ctx context.Context) (err error) {
+			k, err = r.s.m.cfg.HandleBatch(ctx, msgs[n:])
+			return err
+		})
 		k = min(max(k, 0), len(msgs)-n)
 		r.traceAll(EventHandled, msgs[n:n+k], nil)
 		r.leave(at, k)
@@ -169,19 +137,16 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 			err = errors.New("the handler finished no message and returned no error")
 		}
 		if k > 0 {
-			n, wait = n+k, firstBackoff
+			t.end()
+			n, t = n+k, r.newRetry()
 		}
 		if err == nil || n == len(msgs) {
 			continue
 		}
 		r.trace(EventHandled, msgs[n], err)
-		if err := r.failed(&msgs[n], err); err != nil {
+		if err := t.failed(&msgs[n], err); err != nil {
 			return n, err
 		}
-		if err := r.pause(wait); err != nil {
-			return n, err
-		}
-		wait = min(2*wait, lastBackoff)
 	}
 	return n, nil
 }

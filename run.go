@@ -15,12 +15,8 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// The back-off between two calls of Consume, or of a handler, that failed. It doubles
-// from the first to the last.
-const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 10 * time.Second
-)
+// sourceBackoff is the back-off between two calls of Consume that failed.
+var sourceBackoff = backoff{100 * time.Millisecond, 10 * time.Second}
 
 // A run consumes one partition: it calls Source.Consume, again if that fails, until
 // the plan revokes the partition or the lease lapses.
@@ -38,14 +34,17 @@ type run struct {
 
 	askedAt atomic.Pointer[time.Time] // when stop was closed
 
-	lost  atomic.Bool  // cancelled or over: no effect is allowed any more
-	over  atomic.Bool  // Consume has returned for the last time
-	begun atomic.Bool  // the source has confirmed this call of Consume
-	busy  atomic.Int32 // handlers that are running
-	moved atomic.Int64 // messages handled, and units of Ownership.Progress
-	turn  *pace.Turn   // keeps this partition at the rate of the others
-	took  atomic.Int64 // nanoseconds that the last message took; 0 if none was handled yet
-	named time.Time    // when Abort was last called for it; used by the session's loop only
+	lost    atomic.Bool  // cancelled or over: no effect is allowed any more
+	over    atomic.Bool  // Consume has returned for the last time
+	begun   atomic.Bool  // the source has confirmed this call of Consume
+	busy    atomic.Int32 // handlers that are running
+	moved   atomic.Int64 // messages handled, and units of Ownership.Progress
+	turn    *pace.Turn   // keeps this partition at the rate of the others
+	halted  atomic.Bool  // the sink refused our token: no effect is allowed before the next call of Consume
+	refused atomic.Int32 // how often the sink refused our token, since a message was last handled
+	failing failing
+	took    atomic.Int64 // nanoseconds that the last message took; 0 if none was handled yet
+	named   time.Time    // when Abort was last called for it; used by the session's loop only
 }
 
 func (s *session) startRun(a *core.Action) {
@@ -87,7 +86,7 @@ func (r *run) check() error {
 	// check-before-every-effect: The lease is asked directly before every effect.
 	// Without it: C1 is frozen past its lease, and q goes to C2. C1 wakes up, and its
 	// handler acts before any timer has fired.
-	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
+	if r.lost.Load() || r.halted.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
@@ -128,40 +127,48 @@ func (r *run) live() {
 		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
 		r.cancel()
 		r.turn.Leave()
+		r.s.conditions.end(ConditionTokenRefused, r.name)
 		r.s.tellRun(EventStopped, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
 	}()
-	fails, wait := 0, firstBackoff
+	fails, pause := 0, sourceBackoff
 	for {
 		before := r.moved.Load()
 		err := r.consume()
 		if r.asked() {
 			return
 		}
-		if r.moved.Load() != before {
-			fails, wait = 0, firstBackoff
-		}
-		fails++
-		why := "the source returned without being asked"
-		if err != nil {
-			why = fmt.Sprintf("the source failed: %v", err)
-			r.s.condition(ConditionSourceFailed, r.name, why)
+		if r.halted.Load() { // no fault of the source: it is called again however often this happens
+			fails = 0
+		} else {
+			if r.moved.Load() != before {
+				fails, pause = 0, sourceBackoff
+			}
+			fails++
+			because = r.sourceFailed(err)
 		}
 		if fails >= r.s.m.sourceFailures {
-			kind, because = core.GivenUp, why
+			kind = core.GivenUp
 			return
 		}
-		select {
-		case <-r.stop:
+		because = ""
+		if r.rest(pause.step()) != nil {
 			return
-		case <-r.ctx.Done():
-			return
-		case <-time.After(wait):
 		}
-		wait = min(2*wait, lastBackoff)
 		r.begun.Store(false)
+		r.halted.Store(false)
 		r.s.send(core.Event{Kind: core.Retrying, ID: r.id, Token: r.token})
 	}
+}
+
+// sourceFailed reports that Consume returned without being asked, and says it in words.
+func (r *run) sourceFailed(err error) string {
+	if err == nil {
+		return "the source returned without being asked"
+	}
+	why := fmt.Sprintf("the source failed: %v", err)
+	r.s.condition(ConditionSourceFailed, r.name, why)
+	return why
 }
 
 func (r *run) consume() error {

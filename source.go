@@ -35,14 +35,17 @@ type Source interface {
 //	nil      all are done
 //	ErrStop  give msgs[n] and the rest back unsettled and return nil from Consume. After
 //	         a stop only messages that are likely to be quick are begun.
-//	ErrDead  it failed too often: dead-letter it, and go on with the next
+//	ErrDead  it failed too often or is bad: store it as a dead letter, and go on with
+//	         the next; the error's text is the reason
 //	ErrLost  this member does not own the partition any more: settle nothing, return at once
 type Deliver func(ctx context.Context, msgs ...Message) (n int, err error)
 
-// The errors of Deliver and Ownership.Check.
+// The errors of Deliver and Ownership.Check. A handler returns an error that wraps
+// ErrLost when the sink refused its token, because it has seen a higher one: that is no
+// fault of the message.
 var (
 	ErrStop = errors.New("rota: stop: give the rest back")
-	ErrDead = errors.New("rota: the message failed too often: dead-letter it")
+	ErrDead = errors.New("rota: the message is dead: store it as a dead letter")
 	ErrLost = errors.New("rota: this member does not own the partition any more")
 )
 
