@@ -17,6 +17,7 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 		msgs[i].Attempt = max(msgs[i].Attempt, 1)
 		msgs[i].own = Ownership{r}
 	}
+	r.turn.Bring(len(msgs))
 	c := &r.s.m.cfg
 	switch {
 	case c.HandleBatch != nil:

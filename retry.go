@@ -170,7 +170,7 @@ func (r *run) notTried(tries int, err error) {
 // as the plan names this member.
 func (r *run) tokenRefused(err error) {
 	c := ConditionInfo{ConditionTokenRefused, r.name, fmt.Sprintf("the sink refused token %d of this member, so the partition rests: %s",
-		uint64(r.token), strings.TrimPrefix(err.Error(), "rota: "))}
+		uint64(r.token), strings.TrimPrefix(err.Error(), ErrLost.Error()+": "))}
 	r.halted.Store(true)
 	if sayNow(int(r.refused.Add(1))) {
 		r.s.report(c)

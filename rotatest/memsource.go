@@ -165,6 +165,11 @@ func (s *MemSource) settle(q *queue, by rota.Token, msgs []rota.Message, n int, 
 		if i == n {
 			s.dead = append(s.dead, q.msgs[at])
 		}
+		if at == 0 { // the usual case, also with a long backlog
+			q.msgs[0] = rota.Message{}
+			q.msgs = q.msgs[1:]
+			continue
+		}
 		q.msgs = slices.Delete(q.msgs, at, at+1)
 	}
 	return nil
