@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,9 +14,7 @@ import (
 // deliver is the Deliver that Consume gets.
 func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 	for i := range msgs {
-		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.by
-		msgs[i].Attempt = max(msgs[i].Attempt, 1)
-		msgs[i].own = Ownership{r}
+		r.own(&msgs[i])
 	}
 	r.turn.Bring(len(msgs))
 	c := &r.s.m.cfg
@@ -34,6 +33,13 @@ func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
 		}
 	}
 	return len(msgs), nil
+}
+
+// own fills in what a message has from its owner.
+func (r *run) own(msg *Message) {
+	msg.Partition, msg.Token, msg.Session = r.name, Token(r.token), r.by
+	msg.Attempt = max(msg.Attempt, 1)
+	msg.own = Ownership{r}
 }
 
 // finishTime is for messages that were fetched before a stop and are quick: if all of
@@ -64,10 +70,7 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 		if err != nil {
 			return err
 		}
-		r.trace(EventHandle, *msg, nil)
-		err = r.call(func(ctx context.Context) error { return r.s.m.cfg.Handle(ctx, *msg) })
-		r.trace(EventHandled, *msg, err)
-		if err == nil {
+		if err = r.handle(*msg); err == nil {
 			r.leave(at, 1)
 			return nil
 		}
@@ -78,12 +81,36 @@ func (r *run) one(ctx context.Context, msg *Message) error {
 	}
 }
 
-// enter waits until it is this partition's turn, counts the delivery as busy and then
-// checks the lease. In this order: if abort finds no busy handler after the lease has
+// handle calls the handler with one message.
+func (r *run) handle(msg Message) error {
+	r.trace(EventHandle, msg, nil)
+	err := r.call(func(ctx context.Context) error {
+		if c := &r.s.m.cfg; c.Handle != nil {
+			return c.Handle(ctx, msg)
+		}
+		n, err := r.s.m.cfg.HandleBatch(ctx, []Message{msg})
+		if n > 0 {
+			return nil
+		}
+		return cmp.Or(err, errNoneDone)
+	})
+	r.trace(EventHandled, msg, err)
+	return err
+}
+
+var errNoneDone = errors.New("the handler finished no message and returned no error")
+
+// enter waits until it is this partition's turn and a slot is free, counts the delivery
+// as busy and then checks the lease. In this order: if abort finds no busy handler after the lease has
 // expired, none can begin later.
 func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	at, err = r.turn.Wait(r.ctx, r.stop)
 	if err != nil || ctx.Err() != nil || r.lost.Load() {
+		return at, ErrLost
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-r.ctx.Done():
 		return at, ErrLost
 	}
 	// busy-before-asking: A delivery counts as busy before it asks for the lease.
@@ -96,6 +123,7 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	r.busy.Add(1)
 	if err := r.check(); err != nil {
 		r.busy.Add(-1)
+		<-r.slots
 		return at, err
 	}
 	return at, nil
@@ -105,6 +133,7 @@ func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 // messages done.
 func (r *run) leave(at time.Time, n int) {
 	r.busy.Add(-1)
+	<-r.slots
 	r.moved.Add(int64(n))
 	r.took.Store(int64(max(time.Since(at)/time.Duration(max(n, 1)), 1)))
 	r.turn.Done(at, n)
@@ -135,7 +164,7 @@ func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
 		r.traceAll(EventHandled, msgs[n:n+k], nil)
 		r.leave(at, k)
 		if err == nil && k == 0 {
-			err = errors.New("the handler finished no message and returned no error")
+			err = errNoneDone
 		}
 		if k > 0 {
 			t.end()

@@ -252,13 +252,9 @@ func TestHandleTimeEndsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
 		g.src.Publish("q0", []byte("a"))
-		running, calls, because := 0, 0, ""
+		running, calls := 0, 0
 		_, leave := g.start("c1", func(c *rota.Config) {
-			c.Attempts, c.HandleTime, c.Trace = 2, time.Second, func(e rota.Event) {
-				if e.Kind == rota.EventError {
-					because = e.Because
-				}
-			}
+			c.Attempts, c.HandleTime = 2, time.Second
 			c.Handle = func(ctx context.Context, _ rota.Message) error {
 				if running++; running > 1 {
 					t.Error("two calls at once")
@@ -271,8 +267,12 @@ func TestHandleTimeEndsACall(t *testing.T) {
 			}
 		})
 		pass(20 * time.Second)
-		if calls != 2 || !strings.Contains(because, "took longer than 1s") || len(g.src.Dead()) != 1 {
-			t.Errorf("%d calls, because %q, %d dead", calls, because, len(g.src.Dead()))
+		var reasons []string
+		for l := range g.src.Letters(t.Context(), "") {
+			reasons = append(reasons, l.Reason)
+		}
+		if calls != 2 || len(reasons) != 1 || !strings.Contains(reasons[0], "took longer than 1s") {
+			t.Errorf("%d calls, dead letters because of %q", calls, reasons)
 		}
 		if err := leave(); err != nil {
 			t.Error(err)

@@ -16,7 +16,10 @@ var ErrBad = errors.New("rota: the message is bad")
 
 // deadError is ErrDead with the handler's error as its text, which is the reason that a
 // dead letter shows.
-type deadError struct{ cause error }
+type deadError struct {
+	cause   error
+	attempt int // how often the message was tried
+}
 
 func (e deadError) Error() string   { return e.cause.Error() }
 func (e deadError) Unwrap() []error { return []error{ErrDead, e.cause} }
@@ -61,7 +64,7 @@ func (t *retry) failed(msg *Message, err error) error {
 		return ErrLost
 	case untried:
 	case errors.Is(err, ErrBad), r.s.m.cfg.Attempts > 0 && msg.Attempt >= r.s.m.cfg.Attempts:
-		return deadError{err}
+		return deadError{err, msg.Attempt}
 	default:
 		msg.Attempt++
 	}

@@ -31,6 +31,8 @@ type run struct {
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
+	replay metaCell      // the order to replay letters, if there is one
+	slots  chan struct{} // a semaphore: one element per handler that is running
 
 	askedAt atomic.Pointer[time.Time] // when stop was closed
 
@@ -48,9 +50,10 @@ type run struct {
 }
 
 func (s *session) startRun(a *core.Action) {
-	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{})}
+	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{}),
+		slots: make(chan struct{}, max(s.m.cfg.Parallel, 1))}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
-	r.meta.set(s.metaOf(a.ID))
+	r.setMeta(s.metaOf(a.ID))
 	r.turn = s.pace.Join()
 	s.runs[a.ID] = r
 	s.tellRun(EventGrant, r, "")
@@ -122,7 +125,15 @@ func (r *run) stopAsked() bool {
 // live calls Consume until the run must end or the source has failed too often.
 func (r *run) live() {
 	kind, because := core.Stopped, ""
+	var replays sync.WaitGroup
+	if from, ok := r.s.m.cfg.Source.(DeadLetters); ok {
+		replays.Go(func() { r.replays(from) })
+	}
 	defer func() {
+		if kind == core.GivenUp {
+			r.cancel() // replays would go on until a stop, which nobody asks for
+		}
+		replays.Wait()
 		r.over.Store(true)
 		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
 		r.cancel()

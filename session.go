@@ -50,6 +50,7 @@ type session struct {
 	trail   trail
 
 	conditions conditions
+	dead       atomic.Int64 // messages dead-lettered
 	unreadable unreadable
 	warm       warmUps
 	drift      atomic.Int64 // between this machine's clocks, when last compared

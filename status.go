@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -324,7 +325,9 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 			e := &roster.Entries[i]
 			info.Name = e.Name
 			for _, kv := range e.Meta {
-				info.Meta[kv.Key] = kv.Value
+				if !strings.HasPrefix(kv.Key, reservedMeta) {
+					info.Meta[kv.Key] = kv.Value
+				}
 			}
 		}
 		if r.Owner != 0 {

@@ -41,7 +41,7 @@ func Source(t *testing.T, open func(t *testing.T) Broker) {
 			}
 			lostAnswers(t, func() *sourceTest { return newSourceTest(t, open(t)) })
 		})
-		for _, c := range sourceCases {
+		for _, c := range append(slices.Clone(sourceCases), deadCases...) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				c.run(newSourceTest(t, open(t)))
