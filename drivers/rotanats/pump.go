@@ -174,7 +174,31 @@ func (p *pump) ended(ctx context.Context, err error) error {
 	}
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	return p.logUnreleased(p.confirm(brief))
+	return p.logUnreleased(p.confirmFloor(brief))
+}
+
+// confirmFloor waits until the broker shows the last settled message as acknowledged,
+// which is what the next owner reads. The answer to an acknowledgement is not enough: a
+// replicated consumer answers a repeated one before it has stored the first.
+func (p *pump) confirmFloor(ctx context.Context) error {
+	if p.last == "" {
+		return nil
+	}
+	last, err := readAckInfo(p.last)
+	for wait := time.Millisecond; err == nil; wait = min(2*wait, 50*time.Millisecond) {
+		var info *consumerInfo
+		info, err = p.s.info(ctx, p.claim.Consumer)
+		if err != nil || info == nil || info.AckFloor.Consumer >= last.delivery {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+			err = p.confirm(ctx) // the acknowledgement may be lost
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return err
 }
 
 // stop ends the subscription, finishes the messages that have arrived and releases the
@@ -350,7 +374,7 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 			}
 		}
 		if errors.Is(err, rota.ErrDead) {
-			if err := p.storeDead(ctx, &msgs[n], acks[n], err); err != nil {
+			if err := p.storeDead(ctx, msgs[n], acks[n], err); err != nil {
 				return err
 			}
 			n++
@@ -380,8 +404,11 @@ func (p *pump) settle(acks []string) error {
 }
 
 // storeDead stores a message as a dead letter, then settles it.
-func (p *pump) storeDead(ctx context.Context, msg *rota.Message, ack string, because error) error {
-	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own, p.claim.Stream, msg, because) })
+func (p *pump) storeDead(ctx context.Context, msg rota.Message, ack string, because error) error {
+	err := p.own.DeadLetter(msg, because, func(l rota.Letter) error {
+		id := fmt.Sprintf("%s-%s-%d-%d", p.s.set.Stream, l.Group, p.claim.Stream.UnixNano(), msg.Position)
+		return p.s.storeLetter(ctx, p.own.Check, id, &l)
+	})
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func TestNoDescriptorsAreNotTheMessagesFault(t *testing.T) {
 		t.Skipf("NOT ALLOWED: the limit cannot be changed: %v", err)
 	}
 	tr.publish("second")
-	tr.outlasts("memory for the message: too many open files", 6)
+	tr.outlasts("memory for the message: too many open files", 3)
 	if err := unix.Prlimit(tr.rota.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(was.Cur, 1024), Max: 1024}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestACommandThatIsAwayIsNotTheMessagesFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.publish("second")
-	tr.outlasts("start "+tr.command+": no such file or directory", 6) // more often than a message may fail
+	tr.outlasts("start "+tr.command+": no such file or directory", 3) // tried four times by then
 	if err := os.WriteFile(tr.command, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
