@@ -288,7 +288,7 @@ func deadDropCmd() *cobra.Command {
 				if err := from.DropLetter(cmd.Context(), l.ID); err != nil && !errors.Is(err, rota.ErrNotFound) {
 					return fmt.Errorf("letter %s was not dropped: %w", l.ID, cli.Bare(err))
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: dropped, message %s of %s\n", l.ID, plain.Text(l.Message.ID), plain.Text(l.Message.Partition))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: dropped, message %s of %s\n", plain.Text(l.ID), plain.Text(l.Message.ID), plain.Text(l.Message.Partition))
 			}
 			return nil
 		},
