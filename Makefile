@@ -19,6 +19,9 @@ servers: ## tests against real servers; installs what is missing, see scripts/de
 burst: ## 500 members start, 500 more, 600 leave: real connections to real servers
 	@scripts/test.sh burst
 
+outage: ## the sink of one partition is away for OUTAGE (5m), under load and on a real server: twice as long in all
+	@cd drivers/rotanats && ROTA_OUTAGE=$(or $(OUTAGE),5m) go test -count=1 -timeout 2h -v -run '^TestOutageOfTheSink$$' .
+
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy
 
