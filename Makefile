@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers burst outage heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 
 help: ## list the targets
