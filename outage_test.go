@@ -187,6 +187,11 @@ func TestABadMessageIsDeadAtOnce(t *testing.T) {
 		if d := g.src.Dead(); len(d) != 1 || string(d[0].Value) != "bad" {
 			t.Errorf("dead letters: %v", d)
 		}
+		pass(5 * time.Second) // a heartbeat tells it
+		st, err := rota.Inspect(t.Context(), g.store, "test")
+		if err != nil || st.Members[0].DeadLetters != 1 || len(conditionsOf(t, g, "")) != 1 || conditionsOf(t, g, "")[0].Code != rota.ConditionDeadLetters {
+			t.Errorf("the store shows %+v, %v", st.Members, err)
+		}
 		if err := leave(); err != nil {
 			t.Error(err)
 		}

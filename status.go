@@ -128,6 +128,9 @@ type MemberInfo struct {
 	Lease      time.Duration     `json:"-"`    // in JSON "lease", as text: 3s
 	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", as text
 	Conditions []ConditionInfo   `json:"conditions"`
+
+	// DeadLetters is how many messages this session has dead-lettered.
+	DeadLetters uint64 `json:"dead_letters"`
 }
 
 // memberJSON is the JSON form of MemberInfo, with durations that people can read.
@@ -367,7 +370,7 @@ func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts ma
 	for _, m := range members {
 		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: MemberState(m.State.String()), Planned: planned[m.Session],
 			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
-			PID: int(m.Host.PID), Conditions: []ConditionInfo{}}
+			PID: int(m.Host.PID), Conditions: []ConditionInfo{}, DeadLetters: m.Letters}
 		if m.Sent != 0 {
 			info.Sent = wall(m.Sent)
 			info.Age = time.Since(info.Sent)
