@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers burst outage heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -18,6 +18,9 @@ servers: ## tests against real servers; installs what is missing, see scripts/de
 
 burst: ## 500 members start, 500 more, 600 leave: real connections to real servers
 	@scripts/test.sh burst
+
+outage: ## the sink of one partition is away for OUTAGE (5m), under load and on a real server: twice as long in all
+	@cd drivers/rotanats && ROTA_OUTAGE=$(or $(OUTAGE),5m) go test -count=1 -timeout 2h -v -run '^TestOutageOfTheSink$$' .
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

@@ -1,11 +1,15 @@
 package rota
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -43,11 +47,15 @@ const (
 	ConditionSourceFailed      Condition = "source-failed"      // Consume returned an error
 	ConditionPrepareFailed     Condition = "prepare-failed"     // Prepare returned an error
 	ConditionUntried           Condition = "untried"            // the handler could not begin with a message: ErrUntried
+	ConditionHandlerFails      Condition = "handler-fails"      // a message fails again and again; those behind it wait
+	ConditionTokenRefused      Condition = "token-refused"      // the sink refused this member's token: ErrLost of a handler
+	ConditionDeadLetters       Condition = "dead-letters"       // messages were dead-lettered in this session
 	ConditionWarning           Condition = "warning"            // reported by the store or the source as a Warner
 	ConditionBug               Condition = "bug"                // an assertion of rota itself was broken
 )
 
-// A ConditionInfo is one condition of a member's last minute.
+// A ConditionInfo is one condition of a member: it lasts, or was reported in the last
+// minute.
 type ConditionInfo struct {
 	Code      Condition `json:"code"`
 	Partition string    `json:"partition,omitempty"` // empty if it is not about one partition
@@ -67,13 +75,21 @@ func (c ConditionInfo) String() string {
 func (s *session) condition(code Condition, partition, text string) {
 	c := ConditionInfo{code, partition, text}
 	s.conditions.add(c, time.Now())
-	if times, due := s.m.repeats.found(c); due {
+	paced := c
+	if code == ConditionSourceFailed {
+		paced.Partition = "" // when a broker is away, all partitions fail for one reason
+	}
+	if times, due := s.m.repeats.found(paced); due {
 		s.report(c, times)
 	}
 }
 
+// report reports a condition by event and log. times is how often it was found.
 func (s *session) report(c ConditionInfo, times int) {
 	e := s.stamp(Event{Kind: EventCondition, Condition: c.Code, Partition: c.Partition, Because: c.Text})
+	if times > 1 {
+		e.Because = fmt.Sprintf("%s (%d times by now)", c.Text, times)
+	}
 	s.m.emit(e)
 	s.m.logEvent(&e, times)
 }
@@ -111,26 +127,37 @@ func (t *reportedOnce) first(c ConditionInfo) bool {
 	return true
 }
 
-// conditions are those of the last minute. Every heartbeat carries them.
+// conditions are those that last, and those of the last minute. Every heartbeat carries
+// them.
 type conditions struct {
-	mu  sync.Mutex
-	all map[record.Condition]time.Time // when each was last reported
+	mu      sync.Mutex
+	all     map[record.Condition]time.Time // when each was last reported
+	lasting map[lastingKey]lasting
+}
+
+// A lasting condition is there from begin to end; its text may change.
+type lasting struct {
+	text  string
+	since time.Time
+}
+
+type lastingKey struct {
+	code      Condition
+	partition string
 }
 
 // Limits of the conditions in a member's record.
 const (
 	mostConditions   = 16
+	mostLasting      = 12 // the others are counted
 	longestCondition = 256
 	conditionTime    = time.Minute
 )
 
 func (c *conditions) add(x ConditionInfo, now time.Time) {
-	text := oneLine(x.Text)
+	text := shortened(x.Text)
 	if text == "" {
 		return
-	}
-	if len(text) > longestCondition {
-		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,6 +178,30 @@ func (c *conditions) end(code Condition) (was bool) {
 		}
 	}
 	return was
+}
+
+// begin makes a condition last until over is called, or changes its text.
+func (c *conditions) begin(x ConditionInfo, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lasting == nil {
+		c.lasting = map[lastingKey]lasting{}
+	}
+	c.lasting[lastingKey{x.Code, oneLine(x.Partition)}] = lasting{shortened(x.Text), since}
+}
+
+func (c *conditions) over(code Condition, partition string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.lasting, lastingKey{code, oneLine(partition)})
+}
+
+func shortened(s string) string {
+	text := oneLine(s)
+	if len(text) > longestCondition {
+		text = strings.ToValidUTF8(text[:longestCondition-3], "") + "…"
+	}
+	return text
 }
 
 func oneLine(s string) string {
@@ -178,9 +229,81 @@ func (c *conditions) now(now time.Time) []record.Condition {
 		}
 	}
 	slices.SortFunc(out, func(a, b record.Condition) int { return c.all[b].Compare(c.all[a]) })
-	out = out[:min(len(out), mostConditions)]
+	out = together(out)
+	last := c.last()
+	out = append(last, out[:min(len(out), mostConditions-len(last))]...)
 	slices.SortFunc(out, func(a, b record.Condition) int {
 		return strings.Compare(a.Partition+"\x00"+a.Text+"\x00"+a.Code, b.Partition+"\x00"+b.Text+"\x00"+b.Code)
 	})
+	return out
+}
+
+// mostAlike is how many conditions may differ by the partition alone; more become one.
+const mostAlike = 3
+
+// together makes one condition, with a count, of many that differ by the partition alone.
+func together(all []record.Condition) []record.Condition {
+	partitions := map[record.Condition][]string{}
+	for _, x := range all {
+		alike := record.Condition{Code: x.Code, Text: x.Text}
+		partitions[alike] = append(partitions[alike], x.Partition)
+	}
+	var out []record.Condition
+	for _, x := range all {
+		alike := record.Condition{Code: x.Code, Text: x.Text}
+		switch names := partitions[alike]; {
+		case len(names) > mostAlike:
+			slices.Sort(names)
+			alike.Text = shortened(fmt.Sprintf("%d partitions, such as %s: %s", len(names), strings.Join(names[:mostAlike], ", "), x.Text))
+			out = append(out, alike)
+			partitions[record.Condition{Code: x.Code, Text: x.Text}] = nil
+		case names != nil:
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// withoutName replaces a partition's name in a sentence about it, so that the sentence
+// is the same for all partitions that have the same trouble.
+func withoutName(text, name string) string {
+	var out strings.Builder
+	for rest := text; ; {
+		i := strings.Index(rest, name)
+		if i < 0 || name == "" {
+			return out.String() + rest
+		}
+		end := i + len(name)
+		if whole := !partOfName(rest[:i], true) && !partOfName(rest[end:], false); whole {
+			out.WriteString(rest[:i] + "it")
+		} else {
+			out.WriteString(rest[:end])
+		}
+		rest = rest[end:]
+	}
+}
+
+// partOfName tells whether a text ends, or begins, with a character of a longer name.
+func partOfName(text string, ends bool) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	if ends {
+		r, _ = utf8.DecodeLastRuneInString(text)
+	}
+	return text != "" && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-/", r))
+}
+
+// last are the conditions that last, those of the group first and then the oldest. If
+// there are too many, one that names no partition counts the others.
+func (c *conditions) last() (out []record.Condition) {
+	keys := slices.SortedFunc(maps.Keys(c.lasting), func(a, b lastingKey) int {
+		return cmp.Or(cmp.Compare(min(len(a.partition), 1), min(len(b.partition), 1)), c.lasting[a].since.Compare(c.lasting[b].since),
+			strings.Compare(a.partition, b.partition), strings.Compare(string(a.code), string(b.code)))
+	})
+	for i, k := range keys {
+		if i == mostLasting {
+			return append(out, record.Condition{Code: string(k.code), Text: fmt.Sprintf("handlers of %d more partitions fail", len(keys)-i)})
+		}
+		out = append(out, record.Condition{Code: string(k.code), Partition: k.partition, Text: c.lasting[k].text})
+	}
 	return out
 }

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,13 +45,20 @@ type Config struct {
 	Source Source // where the partitions and their messages come from; Run does not close it
 
 	// Handle is called for each message: one at a time per partition, in order,
-	// and for several partitions at once. A failed call is retried with a back-off
-	// that grows from 0.1 to 10 s. After Attempts failures the message is
-	// dead-lettered. An error that wraps ErrUntried does not count as an attempt.
-	// The ctx has the values of Run's. It ends when the lease is lost or the stop time
-	// is nearly over, not when Run is asked to end. A panic is not recovered. Backlogged partitions are
-	// served at an equal rate, but none waits for one whose handler takes more than
-	// 5 ms.
+	// and for several partitions at once. A failed call is retried after a pause, for
+	// as long as it takes: an outage of the sink costs no message and no order. The
+	// messages behind it wait, other partitions go on. An error may say more than that
+	// the call failed:
+	//
+	//	ErrBad      the message is bad: it is dead-lettered at once
+	//	ErrUntried  the call could not begin: it does not count as an attempt
+	//	ErrLost     the sink refused the token: nothing is settled, and the partition
+	//	            rests until the plan takes it away, or the pause is over
+	//
+	// The ctx has the values of Run's. It ends when the lease is lost, the stop time is
+	// nearly over or HandleTime has passed, not when Run is asked to end. A panic is not
+	// recovered. Backlogged partitions are served at an equal rate, but none waits for
+	// one whose handler is much slower than the others' or fails.
 	Handle func(ctx context.Context, msg Message) error
 
 	// HandleBatch, instead of Handle, is called with all messages that the source
@@ -64,7 +72,17 @@ type Config struct {
 	// dead-lettered or returned are redelivered.
 	Parallel int
 
-	Attempts int // 5: how often a message is tried before it is dead-lettered
+	// Attempts is how often a message may fail before it is dead-lettered. Zero means
+	// no limit: the message itself must be at fault, and only ErrBad says so.
+	Attempts int
+
+	BackoffFirst time.Duration // 100 ms: the pause after a first failure; it doubles with each further one
+	BackoffLast  time.Duration // 10 s: the longest pause
+
+	// HandleTime is the timeout of one call of the handler; zero means none. Its ctx
+	// ends then, and an error that it returns counts as a failure like any other. A
+	// call that does not return is waited for, since there must be one at a time.
+	HandleTime time.Duration
 
 	Name     string            // name of the member, for people; the default is host-pid-random
 	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit; at most 64, 4 KB in all
@@ -133,6 +151,12 @@ func (c *Config) timing() core.Timing {
 	return t
 }
 
+// handlerPause is the back-off between two calls of a handler that failed.
+func (c *Config) handlerPause() backoff {
+	last := cmp.Or(c.BackoffLast, 10*time.Second)
+	return backoff{cmp.Or(c.BackoffFirst, min(100*time.Millisecond, last)), last}
+}
+
 // check refuses a Config that cannot work. Where two settings contradict each
 // other, the error names both.
 func (c *Config) check() error {
@@ -148,7 +172,7 @@ func (c *Config) check() error {
 	case c.Parallel < 0:
 		return fmt.Errorf("rota: Config.Parallel is %d: it cannot be negative; use zero for one at a time", c.Parallel)
 	case c.Attempts < 0:
-		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative; use zero for the default", c.Attempts)
+		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative; use zero for no limit", c.Attempts)
 	case c.Strategy != "" && c.Strategy != Spread && c.Strategy != Range:
 		return fmt.Errorf("rota: Config.Strategy %q: known are %q and %q", c.Strategy, Spread, Range)
 	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
@@ -228,6 +252,7 @@ func (c *Config) checkTimes() error {
 	}{
 		{"Lease", c.Lease, false}, {"Heartbeat", c.Heartbeat, false}, {"QuietTime", c.QuietTime, true}, {"StopTime", c.StopTime, false},
 		{"Grace", c.Grace, true}, {"Orphan", c.Orphan, true}, {"Return", c.Return, true},
+		{"BackoffFirst", c.BackoffFirst, false}, {"BackoffLast", c.BackoffLast, false}, {"HandleTime", c.HandleTime, false},
 	} {
 		switch {
 		case d.v > maxDuration:
@@ -240,6 +265,9 @@ func (c *Config) checkTimes() error {
 		case d.v > 0 && d.v < minDuration:
 			return fmt.Errorf("rota: Config.%s is %v: the least is %v; is a unit missing, as in 5*time.Second?", d.name, d.v, minDuration)
 		}
+	}
+	if p := c.handlerPause(); p.next > p.last {
+		return fmt.Errorf("rota: Config.BackoffFirst is %v and Config.BackoffLast is %v: the first pause cannot be longer than the last", p.next, p.last)
 	}
 	if c.Return > 0 && c.Name == "" {
 		return fmt.Errorf("rota: Config.Return is %v and Config.Name is empty: a process that is started again would have another name, and its partitions would wait for nobody; name it, or leave Config.Return zero", c.Return)

@@ -69,6 +69,11 @@ func TestS2_Knobs_NewNamesWhatIsWrong(t *testing.T) {
 		{"negative Parallel", func(c *rota.Config) { c.Parallel = -1 }, "Config.Parallel is -1|use zero"},
 		{"negative Attempts", func(c *rota.Config) { c.Attempts = -2 }, "Config.Attempts is -2|use zero"},
 
+		{"negative pause", func(c *rota.Config) { c.BackoffFirst = -sec }, "Config.BackoffFirst is -1s|cannot be negative"},
+		{"pauses that shrink", func(c *rota.Config) { c.BackoffFirst, c.BackoffLast = 2*sec, sec }, "Config.BackoffFirst is 2s|Config.BackoffLast is 1s|longer"},
+		{"a short last pause", func(c *rota.Config) { c.BackoffLast = 10 * ms }, ""},
+		{"handle time without a unit", func(c *rota.Config) { c.HandleTime = 30 }, "Config.HandleTime is 30ns|unit missing"},
+
 		{"strange strategy", func(c *rota.Config) { c.Strategy = "best" }, `Config.Strategy "best"|"spread"|"range"`},
 		{"known strategy", func(c *rota.Config) { c.Strategy = rota.Range }, ""},
 		{"strange mode", func(c *rota.Config) { c.Mode = "lazy" }, `Config.Mode "lazy"|"incremental"|"eager"`},

@@ -32,7 +32,8 @@ const (
 	EventStoreLost  EventKind = "store_lost"  // the store does not answer
 	EventStoreBack  EventKind = "store_back"  // the store answers again
 	EventWritesLost EventKind = "writes_lost" // the store has lost acknowledged writes: ErrStoreLost
-	EventError      EventKind = "error"       // the handler failed
+	EventError      EventKind = "error"       // the handler failed; of many failures of one message the 1st, 2nd, 4th, 8th, …
+	EventDeadLetter EventKind = "dead_letter" // a message was stored as a dead letter
 	EventCondition  EventKind = "condition"   // something an operator should know: Condition
 	EventMissed     EventKind = "missed"      // the reader was too slow: N events are gone
 )
@@ -55,8 +56,8 @@ type Event struct {
 	Session   string // session of that member
 	Partition string // of events about one: grant, starting, start, revoke, stop, stopped, error, handle, …
 	Token     Token  // of that ownership
-	Message   string // error, handle, handled: ID of the message
-	Attempt   int    // error, handle, handled: how often the message was tried, this time included
+	Message   string // error, dead_letter, handle, handled: ID of the message
+	Attempt   int    // error, dead_letter, handle, handled: how often the message was tried, this time included
 	Plan      uint64 // EventPlan: its number; otherwise the newest plan known, as Gen and Term
 	Gen       uint64
 	Term      uint64

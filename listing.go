@@ -116,7 +116,11 @@ func listing(list []Partition) (good []record.Partition, bad []error, err error)
 			return nil, nil, fmt.Errorf("%q twice: names must differ", p.Name)
 		}
 		seen[p.Name] = true
-		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(p.Meta)})
+		meta := usersMeta(p.Meta)
+		if len(meta) < len(p.Meta) {
+			bad = append(bad, fmt.Errorf("metadata of %q is left out: keys that begin with %q are rota's own", p.Name, reservedMeta))
+		}
+		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(meta)})
 	}
 	if len(r.Entries) == 0 {
 		return nil, nil, first

@@ -47,6 +47,7 @@ type Member struct {
 	ran            atomic.Bool
 	asks           chan chan Status
 	cur            atomic.Pointer[session]
+	handlerPause   backoff
 	sourceFailures int         // how often a source may fail in a row before its partition is given up
 	testPause      func()      // tests stop a member, as SIGSTOP does, by blocking here
 	ahead          int64       // pace.Gate.Ahead; set by tests only
@@ -95,9 +96,7 @@ func New(cfg Config) (*Member, error) {
 			os.Exit(4)
 		}
 	}
-	if m.cfg.Attempts == 0 {
-		m.cfg.Attempts = 5
-	}
+	m.handlerPause = cfg.handlerPause()
 	m.sourceFailures = 5
 	m.ring.init()
 	return m, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -44,13 +45,29 @@ func (s *session) metaOf(id record.ID) Meta {
 	return m
 }
 
+// usersMeta is metadata without what is rota's own.
+func usersMeta(m Meta) Meta {
+	users := maps.Clone(m)
+	maps.DeleteFunc(users, func(k, _ string) bool { return strings.HasPrefix(k, reservedMeta) })
+	return users
+}
+
+// setMeta gives the run its metadata, and to its replays what is rota's own.
+func (r *run) setMeta(m Meta) {
+	users := usersMeta(m)
+	if old, next := r.meta.now(); next == nil || !maps.Equal(old, users) {
+		r.meta.set(users)
+	}
+	own := Meta{replayKey: m[replayKey]}
+	if old, next := r.replay.now(); next == nil || !maps.Equal(old, own) {
+		r.replay.set(own)
+	}
+}
+
 // tellMeta gives the running partitions their metadata from a new roster.
 func (s *session) tellMeta() {
 	for _, r := range s.runs {
-		m := s.metaOf(r.id)
-		if old, _ := r.meta.now(); !maps.Equal(old, m) {
-			r.meta.set(m)
-		}
+		r.setMeta(s.metaOf(r.id))
 	}
 }
 

@@ -32,9 +32,9 @@ func (o Ownership) Token() Token { return Token(o.r.token) }
 // must refuse the second.
 func (o Ownership) Session() string { return o.r.by }
 
-// Stop is closed when the partition is to be given up: finish the messages that were
-// fetched, settle them, close everything at the broker and return nil. The partition
-// is still owned meanwhile.
+// Stop is closed when the partition is to be given up: finish the work in hand, settle
+// what is done, close everything at the broker and return nil. The partition is still
+// owned meanwhile.
 func (o Ownership) Stop() <-chan struct{} { return o.r.stop }
 
 // Started reports that the broker has confirmed the subscription. Until then the

@@ -2,11 +2,9 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,12 +15,8 @@ import (
 	"github.com/rota-dev/rota/internal/rule"
 )
 
-// The back-off between two calls of Consume, or of a handler, that failed. It doubles
-// from the first to the last.
-const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 10 * time.Second
-)
+// sourceBackoff is the back-off between two calls of Consume that failed.
+var sourceBackoff = backoff{100 * time.Millisecond, 10 * time.Second}
 
 // A run consumes one partition: it calls Source.Consume, again if that fails, until
 // the plan revokes the partition or the lease lapses.
@@ -37,22 +31,31 @@ type run struct {
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
-	isFunc bool // a function consumes it, which may act at any time
+	isFunc bool          // a function consumes it, which may act at any time
+	replay metaCell      // the order to replay letters, if there is one
+	slots  chan struct{} // a semaphore: one element per handler that is running
 
-	lost  atomic.Bool   // cancelled or over: no effect is allowed any more
-	over  atomic.Bool   // Consume has returned for the last time
-	begun atomic.Bool   // the source has confirmed this call of Consume
-	busy  atomic.Int32  // handlers that are running
-	looks atomic.Uint32 // what the core knows of the function's looks at its lease: core.Looked, then core.Denied
-	moved atomic.Int64  // messages handled, and units of Ownership.Progress
-	turn  *pace.Turn    // keeps this partition at the rate of the others
-	named time.Time     // when Abort was last called for it; used by the session's loop only
+	askedAt atomic.Pointer[time.Time] // when stop was closed
+
+	lost    atomic.Bool   // cancelled or over: no effect is allowed any more
+	over    atomic.Bool   // Consume has returned for the last time
+	begun   atomic.Bool   // the source has confirmed this call of Consume
+	busy    atomic.Int32  // handlers that are running
+	looks   atomic.Uint32 // what the core knows of the function's looks at its lease: core.Looked, then core.Denied
+	moved   atomic.Int64  // messages handled, and units of Ownership.Progress
+	turn    *pace.Turn    // keeps this partition at the rate of the others
+	halted  atomic.Bool   // the sink refused our token: no effect is allowed before the next call of Consume
+	refused atomic.Int32  // how often the sink refused our token, since a message was last handled
+	failing failing
+	took    atomic.Int64 // nanoseconds that the last message took; 0 if none was handled yet
+	named   time.Time    // when Abort was last called for it; used by the session's loop only
 }
 
 func (s *session) startRun(a *core.Action) {
-	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{})}
+	r := &run{s: s, id: a.ID, token: a.Token, name: a.Name, by: s.id.String(), stop: make(chan struct{}),
+		slots: make(chan struct{}, max(s.m.cfg.Parallel, 1))}
 	r.ctx, r.cancel = context.WithCancel(s.ctx)
-	r.meta.set(s.metaOf(a.ID))
+	r.setMeta(s.metaOf(a.ID))
 	r.turn = s.pace.Join()
 	_, r.isFunc = s.m.cfg.Source.(*funcSource)
 	s.runs[a.ID] = r
@@ -67,6 +70,8 @@ func (r *run) end(now bool, because string) {
 	}
 	r.once.Do(func() {
 		r.s.tellRun(EventStop, r, because)
+		now := time.Now()
+		r.askedAt.Store(&now)
 		close(r.stop)
 	})
 	if now {
@@ -87,7 +92,7 @@ func (r *run) check() error {
 	// check-before-every-effect: The lease is asked directly before every effect.
 	// Without it: C1 is frozen past its lease, and q goes to C2. C1 wakes up, and its
 	// handler acts before any timer has fired.
-	if r.lost.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
+	if r.lost.Load() || r.halted.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
 		return ErrLost
 	}
 	return nil
@@ -142,45 +147,65 @@ func (r *run) stopAsked() bool {
 // live calls Consume until the run must end or the source has failed too often.
 func (r *run) live() {
 	kind, because := core.Stopped, ""
+	var replays sync.WaitGroup
+	if from, ok := r.s.m.cfg.Source.(DeadLetters); ok {
+		replays.Go(func() { r.replays(from) })
+	}
 	defer func() {
+		if kind == core.GivenUp {
+			r.cancel() // replays would go on until a stop, which nobody asks for
+		}
+		replays.Wait()
 		r.over.Store(true)
 		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
 		r.cancel()
 		r.turn.Leave()
+		r.s.conditions.over(ConditionTokenRefused, r.name)
 		r.s.tellRun(EventStopped, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
 	}()
-	fails, wait := 0, firstBackoff
+	fails, pause := 0, sourceBackoff
 	for {
 		before := r.moved.Load()
 		err := r.consume()
 		if r.asked() {
 			return
 		}
-		if r.moved.Load() != before {
-			fails, wait = 0, firstBackoff
-		}
-		fails++
-		why := "the source returned without being asked"
-		if err != nil {
-			why = fmt.Sprintf("the source failed: %v", err)
-			r.s.sourceAway(err, ConditionSourceFailed, r.name, why)
+		if r.halted.Load() { // no fault of the source: it is called again however often this happens
+			fails = 0
+		} else {
+			if r.moved.Load() != before {
+				fails, pause = 0, sourceBackoff
+			}
+			fails++
+			because = r.sourceFailed(err)
 		}
 		if fails >= r.s.m.sourceFailures {
-			kind, because = core.GivenUp, why
+			kind = core.GivenUp
 			return
 		}
-		select {
-		case <-r.stop:
+		because = ""
+		if r.rest(pause.step()) != nil {
 			return
-		case <-r.ctx.Done():
-			return
-		case <-time.After(wait):
 		}
-		wait = min(2*wait, lastBackoff)
 		r.begun.Store(false)
+		r.halted.Store(false)
 		r.s.send(core.Event{Kind: core.Retrying, ID: r.id, Token: r.token})
 	}
+}
+
+// sourceFailed reports that Consume returned without being asked, and says it in words.
+func (r *run) sourceFailed(err error) string {
+	who := "the source"
+	if r.isFunc {
+		who = "its function"
+	}
+	if err == nil {
+		return who + " returned without being asked"
+	}
+	why := withoutName(fmt.Sprintf("%s failed: %v", who, err), r.name)
+	r.s.sourceAway(err, ConditionSourceFailed, r.name, why)
+	return why
 }
 
 func (r *run) consume() error {
@@ -191,183 +216,6 @@ func (r *run) consume() error {
 		defer r.busy.Add(-1)
 	}
 	return src.Consume(r.ctx, Ownership{r}, r.deliver)
-}
-
-// deliver is the Deliver that Consume gets.
-func (r *run) deliver(ctx context.Context, msgs ...Message) (n int, err error) {
-	for i := range msgs {
-		msgs[i].Partition, msgs[i].Token, msgs[i].Session = r.name, Token(r.token), r.by
-		msgs[i].Attempt = max(msgs[i].Attempt, 1)
-		msgs[i].own = Ownership{r}
-	}
-	c := &r.s.m.cfg
-	switch {
-	case c.HandleBatch != nil:
-		return r.batch(ctx, msgs)
-	case c.Parallel > 1:
-		return r.parallel(ctx, msgs)
-	}
-	for i := range msgs {
-		if err := r.one(ctx, &msgs[i]); err != nil {
-			return i, err
-		}
-	}
-	return len(msgs), nil
-}
-
-// one handles one message. It retries until the message is done or dead, or the
-// partition must be given up.
-func (r *run) one(ctx context.Context, msg *Message) error {
-	wait := firstBackoff
-	for {
-		at, err := r.enter(ctx)
-		if err != nil {
-			return err
-		}
-		r.trace(EventHandle, *msg, nil)
-		err = r.s.m.cfg.Handle(r.ctx, *msg)
-		r.trace(EventHandled, *msg, err)
-		if err == nil {
-			r.leave(at, 1)
-			return nil
-		}
-		r.leave(at, 0)
-		if err := r.failed(msg, err); err != nil {
-			return err
-		}
-		if err := r.pause(wait); err != nil {
-			return err
-		}
-		wait = min(2*wait, lastBackoff)
-	}
-}
-
-// failed reports the handler's error about a message. It returns nil if the message
-// is to be retried.
-func (r *run) failed(msg *Message, err error) error {
-	untried := errors.Is(err, ErrUntried)
-	if untried {
-		r.s.condition(ConditionUntried, r.name, strings.TrimPrefix(err.Error(), "rota: "))
-	} else {
-		r.s.tellFailed(r, msg, err)
-	}
-	switch {
-	case r.check() != nil:
-		return ErrLost
-	case untried:
-		return nil
-	case msg.Attempt >= r.s.m.cfg.Attempts:
-		return fmt.Errorf("%w: %w", ErrDead, err)
-	}
-	msg.Attempt++
-	return nil
-}
-
-// enter waits until it is this partition's turn, counts the delivery as busy and then
-// checks the lease. In this order: if abort finds no busy handler after the lease has
-// expired, none can begin later.
-func (r *run) enter(ctx context.Context) (at time.Time, err error) {
-	at, err = r.turn.Wait(r.ctx, r.stop)
-	if err != nil || ctx.Err() != nil || r.lost.Load() {
-		return at, ErrLost
-	}
-	// busy-before-asking: A delivery counts as busy before it asks for the lease.
-	// Without it: The lease ends between the question and the count. The abort finds nobody
-	// busy, and the handler begins after it.
-	if rule.BusyBeforeAsking.Off() && r.check() == nil {
-		r.busy.Add(1)
-		return at, nil
-	}
-	r.busy.Add(1)
-	if err := r.check(); err != nil {
-		r.busy.Add(-1)
-		return at, err
-	}
-	return at, nil
-}
-
-// leave records that the handler which entered at the given time has returned with n
-// messages done.
-func (r *run) leave(at time.Time, n int) {
-	r.busy.Add(-1)
-	r.moved.Add(int64(n))
-	r.turn.Done(at, n)
-}
-
-// pause is the back-off before a retry. A stop ends it, and the message goes back to
-// the broker.
-func (r *run) pause(d time.Duration) error {
-	r.turn.Rest()
-	select {
-	case <-time.After(d):
-		return nil
-	case <-r.stop:
-		return ErrStop
-	case <-r.ctx.Done():
-		return ErrLost
-	}
-}
-
-// batch calls HandleBatch with all messages, and again with those that are not done.
-func (r *run) batch(ctx context.Context, msgs []Message) (n int, err error) {
-	wait := firstBackoff
-	for n < len(msgs) {
-		at, err := r.enter(ctx)
-		if err != nil {
-			return n, err
-		}
-		r.traceAll(EventHandle, msgs[n:], nil)
-		k, err := r.s.m.cfg.HandleBatch(r.ctx, msgs[n:])
-		k = min(max(k, 0), len(msgs)-n)
-		r.traceAll(EventHandled, msgs[n:n+k], nil)
-		r.leave(at, k)
-		if err == nil && k == 0 {
-			err = errors.New("the handler finished no message and returned no error")
-		}
-		if k > 0 {
-			n, wait = n+k, firstBackoff
-		}
-		if err == nil || n == len(msgs) {
-			continue
-		}
-		r.trace(EventHandled, msgs[n], err)
-		if err := r.failed(&msgs[n], err); err != nil {
-			return n, err
-		}
-		if err := r.pause(wait); err != nil {
-			return n, err
-		}
-		wait = min(2*wait, lastBackoff)
-	}
-	return n, nil
-}
-
-// parallel handles several messages at once and returns how many from the front are
-// done. Messages done after the first failed one will be redelivered, so no more are
-// begun once one has failed.
-func (r *run) parallel(ctx context.Context, msgs []Message) (int, error) {
-	errs := make([]error, len(msgs))
-	slots := make(chan struct{}, r.s.m.cfg.Parallel)
-	var failed atomic.Bool
-	var wg sync.WaitGroup
-	for i := range msgs {
-		slots <- struct{}{}
-		if failed.Load() {
-			break
-		}
-		wg.Go(func() {
-			errs[i] = r.one(ctx, &msgs[i])
-			failed.CompareAndSwap(false, errs[i] != nil)
-			<-slots
-		})
-	}
-	wg.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(msgs), nil
 }
 
 // abort calls Config.Abort for each of some runs that still has a busy handler at the

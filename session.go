@@ -51,6 +51,7 @@ type session struct {
 
 	refusals   chan error // reasons for refused
 	conditions conditions
+	dead       atomic.Int64 // messages dead-lettered
 	unreadable unreadable
 	warm       warmUps
 	holdSince  core.Time    // when this leader's hold began; 0 without one

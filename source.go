@@ -19,8 +19,9 @@ type Source interface {
 	// acknowledges that the ownership has ended: by then every message it delivered
 	// is settled or given back, and nothing of it is open at the broker.
 	//
-	// When own.Stop closes, Consume finishes the messages it has fetched, settles
-	// them and returns nil. When ctx ends, another member may own the partition at
+	// When own.Stop closes, Consume delivers what it has fetched until Deliver returns
+	// ErrStop, settles what is done, waits until the broker has confirmed that, and
+	// returns nil. When ctx ends, another member may own the partition at
 	// any moment: Consume settles nothing more and returns at once. If it returns
 	// before either, with or without an error, it is called again after a back-off;
 	// after several such failures in a row the partition goes to another member.
@@ -33,15 +34,19 @@ type Source interface {
 // msgs[n], the first that is not done:
 //
 //	nil      all are done
-//	ErrStop  give msgs[n] and the rest back unsettled and return nil from Consume
-//	ErrDead  it failed too often: dead-letter it, and go on with the next
+//	ErrStop  give msgs[n] and the rest back unsettled and return nil from Consume. After
+//	         a stop only messages that are likely to be quick are begun.
+//	ErrDead  it failed too often or is bad: store it as a dead letter, and go on with
+//	         the next; the error's text is the reason
 //	ErrLost  this member does not own the partition any more: settle nothing, return at once
 type Deliver func(ctx context.Context, msgs ...Message) (n int, err error)
 
-// The errors of Deliver and Ownership.Check.
+// The errors of Deliver and Ownership.Check. A handler returns an error that wraps
+// ErrLost when the sink refused its token, because it has seen a higher one: that is no
+// fault of the message.
 var (
 	ErrStop = errors.New("rota: stop: give the rest back")
-	ErrDead = errors.New("rota: the message failed too often: dead-letter it")
+	ErrDead = errors.New("rota: the message is dead: store it as a dead letter")
 	ErrLost = errors.New("rota: this member does not own the partition any more")
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
@@ -131,6 +132,9 @@ type MemberInfo struct {
 	Lease      time.Duration     `json:"-"`    // in JSON "lease", as text: 3s
 	Heartbeat  time.Duration     `json:"-"`    // in JSON "heartbeat", as text
 	Conditions []ConditionInfo   `json:"conditions"`
+
+	// DeadLetters is how many messages this session has dead-lettered.
+	DeadLetters uint64 `json:"dead_letters"`
 }
 
 // memberJSON is the JSON form of MemberInfo, with durations that people can read.
@@ -331,7 +335,9 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 			e := &roster.Entries[i]
 			info.Name = e.Name
 			for _, kv := range e.Meta {
-				info.Meta[kv.Key] = kv.Value
+				if !strings.HasPrefix(kv.Key, reservedMeta) {
+					info.Meta[kv.Key] = kv.Value
+				}
 			}
 		}
 		if r.Owner != 0 {
@@ -374,7 +380,7 @@ func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts ma
 	for _, m := range members {
 		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: MemberState(m.State.String()), Planned: planned[m.Session],
 			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
-			PID: int(m.Host.PID), Conditions: []ConditionInfo{}}
+			PID: int(m.Host.PID), Conditions: []ConditionInfo{}, DeadLetters: m.Letters}
 		if m.Sent != 0 {
 			info.Sent = wall(m.Sent)
 			info.Age = time.Since(info.Sent)

@@ -138,6 +138,7 @@ func (s *session) value(a *core.Action) record.Record {
 		s.renewHold()
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
+		m.Letters = uint64(s.dead.Load())
 	}
 	return &m
 }

@@ -62,7 +62,7 @@ func (s *session) tellStop(r *run, now bool) {
 
 // tellFailed reports an error of the handler.
 func (s *session) tellFailed(r *run, msg *Message, err error) {
-	s.tell(Event{Kind: EventError, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt, Because: err.Error()})
+	s.tell(Event{Kind: EventError, Partition: r.name, Token: Token(r.token), Message: msg.ID, Attempt: msg.Attempt, Because: reason(err)})
 }
 
 // trace gives Config.Trace an event about one message or a settlement, if it wants

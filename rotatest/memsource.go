@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/rota-dev/rota"
@@ -18,7 +20,8 @@ type MemSource struct {
 	group  string // "" until Bind
 	names  []string
 	queues map[string]*queue
-	dead   []rota.Message
+	dead   []rota.Letter
+	buried int // letters so far
 	batch  int
 }
 
@@ -89,7 +92,11 @@ func (s *MemSource) Publish(partition string, values ...[]byte) {
 func (s *MemSource) Dead() []rota.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]rota.Message(nil), s.dead...)
+	var out []rota.Message
+	for _, l := range s.dead {
+		out = append(out, l.Message)
+	}
+	return out
 }
 
 // Backlog is how many messages of a partition are not settled.
@@ -145,9 +152,13 @@ func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rot
 		if errors.Is(err, rota.ErrLost) {
 			return err
 		}
-		dead := errors.Is(err, rota.ErrDead)
-		if serr := own.Settle(func() error { return s.settle(q, own.Token(), msgs, n, dead) }); serr != nil {
+		if serr := own.Settle(func() error { return s.settle(q, own.Token(), msgs[:n], nil) }); serr != nil {
 			return serr
+		}
+		if errors.Is(err, rota.ErrDead) {
+			if serr := own.DeadLetter(msgs[n], err, func(l rota.Letter) error { return s.settle(q, own.Token(), msgs[n:n+1], &l) }); serr != nil {
+				return serr
+			}
 		}
 		if errors.Is(err, rota.ErrStop) {
 			return nil
@@ -161,24 +172,74 @@ func (s *MemSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
 	return append([]rota.Message(nil), q.msgs[:min(len(q.msgs), s.batch)]...), q.arrived
 }
 
-// settle removes the first n of msgs and, if dead is set, moves the next one to the
-// dead letters. A former owner is refused. A message that another owner has settled
-// meanwhile, which only a broken store permits, is skipped.
-func (s *MemSource) settle(q *queue, by rota.Token, msgs []rota.Message, n int, dead bool) error {
+// settle removes messages and, if one of them is dead, stores its letter. A former owner
+// is refused. A message that another owner has settled meanwhile, which only a broken
+// store permits, is skipped.
+func (s *MemSource) settle(q *queue, by rota.Token, done []rota.Message, dead *rota.Letter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if by < q.owner {
 		return rota.ErrLost
 	}
-	for i, m := range msgs {
+	for _, m := range done {
 		at := slices.IndexFunc(q.msgs, func(x rota.Message) bool { return x.Position == m.Position })
-		if at < 0 || i > n || i == n && !dead {
+		switch {
+		case at < 0:
 			continue
+		case at == 0: // the usual case, also with a long backlog
+			q.msgs[0] = rota.Message{}
+			q.msgs = q.msgs[1:]
+		default:
+			q.msgs = slices.Delete(q.msgs, at, at+1)
 		}
-		if i == n {
-			s.dead = append(s.dead, q.msgs[at])
+		if dead != nil {
+			s.bury(*dead)
 		}
-		q.msgs = slices.Delete(q.msgs, at, at+1)
 	}
 	return nil
+}
+
+// bury stores a letter. The caller holds the lock.
+func (s *MemSource) bury(l rota.Letter) {
+	s.buried++
+	l.ID = strconv.Itoa(s.buried)
+	s.dead = append(s.dead, l)
+}
+
+// Letters yields the dead letters of a partition, or all if the name is empty.
+func (s *MemSource) Letters(_ context.Context, partition string) iter.Seq2[rota.Letter, error] {
+	return func(yield func(rota.Letter, error) bool) {
+		s.mu.Lock()
+		all := slices.Clone(s.dead)
+		s.mu.Unlock()
+		for _, l := range all {
+			if (partition == "" || l.Message.Partition == partition) && !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// DropLetter removes a dead letter.
+func (s *MemSource) DropLetter(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drop(id)
+}
+
+func (s *MemSource) drop(id string) error {
+	at := slices.IndexFunc(s.dead, func(l rota.Letter) bool { return l.ID == id })
+	if at < 0 {
+		return fmt.Errorf("rotatest: letter %s: %w", id, rota.ErrNotFound)
+	}
+	s.dead = slices.Delete(s.dead, at, at+1)
+	return nil
+}
+
+// RenewLetter stores a letter instead of a former one.
+func (s *MemSource) RenewLetter(_ context.Context, l rota.Letter) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bury(l)
+	return s.drop(l.Former)
 }

@@ -2,6 +2,8 @@ package rotatest
 
 import (
 	"context"
+	"errors"
+	"iter"
 
 	"github.com/rota-dev/rota"
 )
@@ -70,4 +72,25 @@ func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 		return s.Prepare(ctx, p)
 	}
 	return nil
+}
+
+func (w wrapped) Letters(ctx context.Context, partition string) iter.Seq2[rota.Letter, error] {
+	if d, ok := w.Source.(rota.DeadLetters); ok {
+		return d.Letters(ctx, partition)
+	}
+	return func(yield func(rota.Letter, error) bool) { yield(rota.Letter{}, errors.ErrUnsupported) }
+}
+
+func (w wrapped) DropLetter(ctx context.Context, id string) error {
+	if d, ok := w.Source.(rota.DeadLetters); ok {
+		return d.DropLetter(ctx, id)
+	}
+	return errors.ErrUnsupported
+}
+
+func (w wrapped) RenewLetter(ctx context.Context, l rota.Letter) error {
+	if d, ok := w.Source.(rota.DeadLetters); ok {
+		return d.RenewLetter(ctx, l)
+	}
+	return errors.ErrUnsupported
 }

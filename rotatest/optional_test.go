@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"reflect"
 	"slices"
 	"testing"
@@ -20,6 +21,7 @@ import (
 var options = map[string][]reflect.Type{
 	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
 	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder]()},
+	"dead.go":   {reflect.TypeFor[rota.DeadLetters]()},
 }
 
 // notOptions are interfaces that are something else.
@@ -56,6 +58,7 @@ func TestWrappersHideNothing(t *testing.T) {
 	for file, wrappers := range map[string][]any{
 		"store.go":  {Faulty(knowing{}, 1), h.Wrap(knowing{})},
 		"source.go": {&counted{wrapped: wrapped{knowing{}}}, &guarded{wrapped: wrapped{knowing{}}}},
+		"dead.go":   {&counted{wrapped: wrapped{knowing{}}}, &guarded{wrapped: wrapped{knowing{}}}},
 	} {
 		for _, w := range wrappers {
 			for _, option := range options[file] {
@@ -106,6 +109,11 @@ func (knowing) Bind(string) error                             { return errKnowin
 func (knowing) Check() error                                  { return errKnowing }
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
+func (knowing) DropLetter(context.Context, string) error      { return errKnowing }
+func (knowing) RenewLetter(context.Context, rota.Letter) error {
+	return errKnowing
+}
+func (knowing) Letters(context.Context, string) iter.Seq2[rota.Letter, error] { return nil }
 
 // TestWrappersKnowNothingThemselves shows that the wrapper of a store without optional
 // methods returns rota's defaults.

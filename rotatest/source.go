@@ -41,7 +41,7 @@ func Source(t *testing.T, open func(t *testing.T) Broker) {
 			}
 			lostAnswers(t, func() *sourceTest { return newSourceTest(t, open(t)) })
 		})
-		for _, c := range sourceCases {
+		for _, c := range append(slices.Clone(sourceCases), deadCases...) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				c.run(newSourceTest(t, open(t)))
@@ -62,6 +62,7 @@ var sourceCases = []sourceCase{
 	{"any message is kept", anyMessage},
 	{"a stop loses nothing and repeats nothing", stopIsClean},
 	{"what a stop gives back goes to the next owner", stopGivesBack},
+	{"a stop waits for the message in hand and no more", stopIsPrompt},
 	{"an idle partition stops at once", idleStops},
 	{"what a lost lease left goes to the next owner, in order", lostLease},
 	{"a former owner settles nothing", formerOwner},
@@ -383,6 +384,37 @@ func stopGivesBack(t *sourceTest) {
 	if dead, err := t.broker.Dead(); err != nil || len(dead) > 0 {
 		t.Errorf("%d messages were dead-lettered, error %v; want none", len(dead), err)
 	}
+}
+
+// stopIsPrompt stops an owner that has fetched many messages of which each takes long.
+// The message in hand is finished and settled; the others go to the next owner, and
+// nothing that was handled comes again.
+func stopIsPrompt(t *sourceTest) {
+	defer t.checkDeliveries(true)
+	const work = 200 * time.Millisecond
+	t.publish(20)
+	a := t.join("a", func(context.Context, *testMember, rota.Message) error {
+		time.Sleep(work)
+		return nil
+	})
+	t.wait("a has handled two messages everywhere", func() bool { return t.reached(2) })
+	a.leave()
+	t.mu.Lock()
+	stopped := map[string]time.Time{}
+	for _, e := range a.events {
+		if e.Kind == rota.EventStop {
+			stopped[e.Partition] = e.Time
+		}
+	}
+	for _, d := range t.log {
+		if late := d.began.Sub(stopped[d.msg.Partition]); late > work/2 {
+			t.Errorf("%s: message %d was begun %v after the stop", d.msg.Partition, number(&d.msg), late)
+		}
+	}
+	t.mu.Unlock()
+	b := t.join("b", quick)
+	t.wait("all messages are handled", t.all)
+	b.leave()
 }
 
 // idleStops checks that an idle source returns at once, on a stop and on a cancelled

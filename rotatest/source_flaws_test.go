@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -15,10 +16,11 @@ import (
 // TestSourceSuiteBites gives the suite sources that each have one flaw.
 func TestSourceSuiteBites(t *testing.T) {
 	bitten := map[string]bool{}
+	cases := append(slices.Clone(sourceCases), deadCases...)
 	for _, f := range sourceFlaws {
 		bitten[f.by] = true
 		t.Run(f.name, func(t *testing.T) {
-			i := slices.IndexFunc(sourceCases, func(c sourceCase) bool { return c.name == f.by })
+			i := slices.IndexFunc(cases, func(c sourceCase) bool { return c.name == f.by })
 			if i < 0 {
 				t.Fatalf("no case %q", f.by)
 			}
@@ -27,11 +29,11 @@ func TestSourceSuiteBites(t *testing.T) {
 				if f.name == oneByOne {
 					src.batch = 1
 				}
-				sourceCases[i].run(newSourceTest(tb, oddBroker{memBroker{src.MemSource}, src}))
+				cases[i].run(newSourceTest(tb, oddBroker{memBroker{src.MemSource}, src}))
 			})
 		})
 	}
-	for _, c := range sourceCases {
+	for _, c := range cases {
 		if !bitten[c.name] {
 			t.Errorf("nothing shows that %q can fail", c.name)
 		}
@@ -63,6 +65,13 @@ const (
 	keepsDead    = "it delivers the dead again"
 	shares       = "it lets two groups share the messages"
 	nameless     = "it refuses a second group without a name"
+	noReason     = "it does not keep the reason of a dead letter"
+	mixesUp      = "it lists the letters of all partitions for one"
+	untold       = "it stores dead letters without telling"
+	dropsWrong   = "it drops the oldest letter"
+	dropsNothing = "it does not drop a letter"
+	loses        = "it drops a letter instead of renewing it"
+	readsOnce    = "it drops letters when they are read"
 )
 
 var sourceFlaws = []struct{ name, by, says string }{
@@ -75,6 +84,7 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{skipsEmpty, "any message is kept", "all messages are handled"},
 	{settlesNone, "a stop loses nothing and repeats nothing", "are done"},
 	{settlesAll, "what a stop gives back goes to the next owner", "all messages are handled"},
+	{settlesNone, "a stop waits for the message in hand and no more", "are done"},
 	{neverStops, "an idle partition stops at once", "leaving took"},
 	{neverEnds, "an idle partition stops at once", "abort"},
 	{settlesFirst, "what a lost lease left goes to the next owner, in order", "all messages are handled"},
@@ -90,6 +100,14 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{keepsDead, "what fails too often is dead-lettered", "message 12 is handled"},
 	{shares, "a second group reads independently or is refused by name", "group has"},
 	{nameless, "a second group reads independently or is refused by name", "which does not name groups"},
+	{noReason, "a dead letter is read and dropped", "says \"\""},
+	{mixesUp, "a dead letter is read and dropped", "want [2 4]"},
+	{untold, "a dead letter is read and dropped", "was told 0 times"},
+	{dropsNothing, "a dead letter is read and dropped", "was dropped; left are"},
+	{dropsNothing, "a replayed letter goes when it was handled", "all letters are gone"},
+	{dropsWrong, "a dead letter is read and dropped", "was dropped; left are"},
+	{loses, "a replayed letter that fails again stays", "after 2 has failed again"},
+	{readsOnce, "a replay that is cut short loses nothing", "a is at the letter"},
 }
 
 type oddBroker struct {
@@ -247,7 +265,7 @@ func (s *oddSource) spoil(msgs []rota.Message) []rota.Message {
 // round delivers once and settles.
 func (s *oddSource) round(ctx context.Context, own rota.Ownership, q *queue, msgs []rota.Message, deliver rota.Deliver) (end bool, err error) {
 	if s.flaw == settlesFirst {
-		s.settle(q, own.Token(), msgs, len(msgs), false)
+		s.settle(q, own.Token(), msgs, nil)
 	}
 	n, err := deliver(ctx, s.spoil(msgs)...)
 	settle := own.Settle
@@ -293,6 +311,53 @@ func (s *oddSource) round(ctx context.Context, own rota.Ownership, q *queue, msg
 	case s.flaw == keepsDead && dead:
 		dead = false
 	}
-	err = settle(func() error { return s.settle(q, own.Token(), msgs, n, dead) })
+	why := err
+	err = settle(func() error { return s.settle(q, own.Token(), msgs[:n], nil) })
+	if err == nil && dead && s.flaw == untold {
+		l := rota.Letter{Message: msgs[n], Reason: why.Error()}
+		l.Message.Partition = own.Partition()
+		err = own.Settle(func() error { return s.settle(q, own.Token(), msgs[n:n+1], &l) })
+	} else if err == nil && dead {
+		err = own.DeadLetter(msgs[n], why, func(l rota.Letter) error { return s.settle(q, own.Token(), msgs[n:n+1], &l) })
+	}
 	return stop || err != nil, err
+}
+
+func (s *oddSource) Letters(ctx context.Context, partition string) iter.Seq2[rota.Letter, error] {
+	if s.flaw == mixesUp {
+		partition = ""
+	}
+	return func(yield func(rota.Letter, error) bool) {
+		for l, err := range s.MemSource.Letters(ctx, partition) {
+			switch s.flaw {
+			case noReason:
+				l.Reason = ""
+			case readsOnce:
+				s.MemSource.DropLetter(ctx, l.ID)
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *oddSource) DropLetter(ctx context.Context, id string) error {
+	switch s.flaw {
+	case dropsNothing:
+		return nil
+	case dropsWrong:
+		for l := range s.MemSource.Letters(ctx, "") {
+			id = l.ID
+			break
+		}
+	}
+	return s.MemSource.DropLetter(ctx, id)
+}
+
+func (s *oddSource) RenewLetter(ctx context.Context, l rota.Letter) error {
+	if s.flaw == loses {
+		return s.MemSource.DropLetter(ctx, l.Former)
+	}
+	return s.MemSource.RenewLetter(ctx, l)
 }

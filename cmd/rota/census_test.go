@@ -21,10 +21,11 @@ var printers = map[string]string{
 		ProduceCmd runMember ServeCmd VersionCmd warnOfSecrets WarnOfExposed init refuse ask`,
 	"it makes each text plain": `
 		hand.log live.print memberFlags.abort NewSpeaker Run sayDone simFlags.story
-		assent.carryOut showDraft nothingToDo`,
+		assent.carryOut showDraft nothingToDo
+		printLetters deadDropCmd replay.order replay.look`,
 	"it prints from a copy in which every text is plain": `
 		printStatus printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance
-		printTroubles`,
+		printTroubles showLetter`,
 	"it prints what explain, judgeLines or one of these tables has made": `
 		CheckCmd ExplainCmd view.show failoverFlags.once`,
 }

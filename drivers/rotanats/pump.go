@@ -39,9 +39,8 @@ type pump struct {
 
 // Timing of a pump.
 const (
-	// Fetched messages are finished before a stop. Prefetch is sized to this much
-	// work, so a stop takes at most twice as long: the batch that is being delivered
-	// and the messages that have arrived behind it.
+	// Fetched messages that are quick are finished before a stop, so that the next
+	// owner can use the consumer. Prefetch is sized to this much work.
 	finishTime  = 20 * time.Millisecond
 	firstWindow = 8  // until the time that a message takes is known
 	maxBatch    = 64 // messages delivered and settled together
@@ -119,7 +118,7 @@ func (p *pump) pull() error {
 }
 
 // run delivers messages until the ownership stops; then it finishes those that were
-// fetched and leaves the consumer to the next owner.
+// fetched and are quick, and leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	defer p.sub.Unsubscribe()
 	missed, silences := time.NewTimer(2*p.timing.heartbeat), 0
@@ -143,7 +142,7 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 				return err
 			}
 			if err := p.deliverBatch(ctx, deliver); err != nil {
-				return p.ended(err)
+				return p.ended(ctx, err)
 			}
 		case <-p.own.Stop():
 			return p.stop(ctx, deliver)
@@ -164,17 +163,46 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	}
 }
 
-// ended is the result of run after a delivery failed. A handler that gives up its
-// partition with ErrStop ends it in good order.
-func (p *pump) ended(err error) error {
-	if errors.Is(err, rota.ErrStop) {
-		return nil // the consumer is not released, so the next owner replaces it
+// ended is the result of run after a delivery ended early. ErrStop ends it in good
+// order: the rest goes back. A consumer that has delivered messages which nobody settled
+// would keep them from the next owner, so it is not released: the next owner replaces it
+// by one that begins after the last settled message. What was settled must have reached
+// the broker by then, or it would be delivered again.
+func (p *pump) ended(ctx context.Context, err error) error {
+	if !errors.Is(err, rota.ErrStop) {
+		return err
+	}
+	brief, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	return p.logUnreleased(p.confirmFloor(brief))
+}
+
+// confirmFloor waits until the broker shows the last settled message as acknowledged,
+// which is what the next owner reads. The answer to an acknowledgement is not enough: a
+// replicated consumer answers a repeated one before it has stored the first.
+func (p *pump) confirmFloor(ctx context.Context) error {
+	if p.last == "" {
+		return nil
+	}
+	last, err := readAckInfo(p.last)
+	for wait := time.Millisecond; err == nil; wait = min(2*wait, 50*time.Millisecond) {
+		var info *consumerInfo
+		info, err = p.s.info(ctx, p.claim.Consumer)
+		if err != nil || info == nil || info.AckFloor.Consumer >= last.delivery {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+			err = p.confirm(ctx) // the acknowledgement may be lost
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	return err
 }
 
 // stop ends the subscription, finishes the messages that have arrived and releases the
-// consumer.
+// consumer. If they would take too long, ErrStop ends it.
 func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -190,7 +218,7 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 			return err
 		}
 		if err := p.deliverBatch(ctx, deliver); err != nil {
-			return p.ended(err)
+			return p.ended(ctx, err)
 		}
 	}
 	return p.release(brief)
@@ -346,7 +374,7 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 			}
 		}
 		if errors.Is(err, rota.ErrDead) {
-			if err := p.storeDead(ctx, &msgs[n], acks[n], err); err != nil {
+			if err := p.storeDead(ctx, msgs[n], acks[n], err); err != nil {
 				return err
 			}
 			n++
@@ -376,8 +404,11 @@ func (p *pump) settle(acks []string) error {
 }
 
 // storeDead stores a message as a dead letter, then settles it.
-func (p *pump) storeDead(ctx context.Context, msg *rota.Message, ack string, because error) error {
-	err := p.own.Settle(func() error { return p.s.deadLetter(ctx, p.own, p.claim.Stream, msg, because) })
+func (p *pump) storeDead(ctx context.Context, msg rota.Message, ack string, because error) error {
+	err := p.own.DeadLetter(msg, because, func(l rota.Letter) error {
+		id := fmt.Sprintf("%s-%s-%d-%d", p.s.set.Stream, l.Group, p.claim.Stream.UnixNano(), msg.Position)
+		return p.s.storeLetter(ctx, p.own.Check, id, &l)
+	})
 	if err != nil {
 		return err
 	}

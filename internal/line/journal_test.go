@@ -77,7 +77,7 @@ func TestEventLinesAreDocumented(t *testing.T) {
 	for _, k := range []rota.EventKind{
 		rota.EventJoined, rota.EventLeader, rota.EventPlan, rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventRevoke, rota.EventStop,
 		rota.EventStopped, rota.EventLapsed, rota.EventResumed, rota.EventDead, rota.EventEvicted, rota.EventLeaving, rota.EventLeft, rota.EventFenced,
-		rota.EventOrphaned, rota.EventStoreLost, rota.EventStoreBack, rota.EventError, rota.EventCondition, rota.EventMissed,
+		rota.EventOrphaned, rota.EventStoreLost, rota.EventStoreBack, rota.EventError, rota.EventDeadLetter, rota.EventCondition, rota.EventMissed,
 		rota.EventHandle, rota.EventHandled, rota.EventSettled, rota.EventRefused, rota.EventLease, "gone", "work",
 	} {
 		if !strings.Contains(string(b), "`"+string(k)+"`") {

@@ -55,6 +55,8 @@ func (l *Line) Say(name func(session string) string) string {
 		return "note: " + rota.ConditionInfo{Partition: l.Partition, Text: l.Because}.String()
 	case "error":
 		return fmt.Sprintf("could not handle message %s of %s, attempt %d%s", l.Message, what, l.Attempt, because(l))
+	case "dead_letter":
+		return fmt.Sprintf("dead-lettered message %s of %s after attempt %d%s", l.Message, what, l.Attempt, because(l))
 	case "missed":
 		return fmt.Sprintf("%d events were not written: the file was too slow", l.N)
 	case "gone":

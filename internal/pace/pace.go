@@ -1,7 +1,7 @@
 // Package pace serves the backlogged partitions of one member at an equal rate.
 // A partition that is far ahead waits at the gate until the slowest has caught up.
-// A partition that has nothing to do, or whose handler hangs or is much slower
-// than the others', is not waited for: pacing never slows a member down to the
+// A partition that has nothing to do or no backlog, or whose handler hangs or is much
+// slower than the others', is not waited for: pacing never slows a member down to the
 // rate of one bad partition. It promises no order and no exact rate.
 package pace
 
@@ -37,6 +37,14 @@ const (
 	// search for the slowest.
 	maxAge = absent / 4
 
+	// pause is how long the source of a backlogged partition may take to deliver a
+	// single message. If it takes longer, it most likely waited for the message.
+	pause = 2 * time.Millisecond
+
+	// few is how many times fewer messages than others a partition brings at once
+	// when it has no backlog.
+	few = 8
+
 	// smoothing makes the newest time of a handler one part in so many of its
 	// average.
 	smoothing = 8
@@ -57,6 +65,7 @@ type Gate struct {
 	goal  int64
 	took  time.Duration // the sum of what the turns' handlers take
 	timed int           // how many turns have a part in that sum
+	most  float64       // how many messages a backlogged turn brings at once; it fades
 }
 
 // A Turn is one partition's place at the gate. Several handlers of the partition
@@ -66,6 +75,7 @@ type Turn struct {
 	count   int64         // messages handled, on a scale that all turns share
 	last    time.Time     // when it was last at the gate, or its handler returned
 	skipped bool          // nobody waits for it: it was absent, slow, or said that it rests
+	idle    bool          // nobody waits for it: it has no backlog
 	took    time.Duration // the average of what its handler takes; 0 if not known
 }
 
@@ -98,6 +108,21 @@ func (t *Turn) Rest() {
 	defer g.mu.Unlock()
 	t.skipped = true
 	g.wakeAll()
+}
+
+// Bring says that the source delivers n messages at once. If it seems to have waited for
+// them, the partition has no backlog, and nobody waits for it: otherwise a partition with
+// a backlog could never be faster than messages arrive at the others.
+func (t *Turn) Bring(n int) {
+	now, g := time.Now(), t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = max(float64(n), g.most*(1-1./64))
+	was := t.idle
+	t.idle = n == 1 && now.Sub(t.last) > pause || float64(n*few) < g.most
+	if t.idle && !was {
+		g.wakeAll()
+	}
 }
 
 // Wait blocks while the partition is too far ahead of one that is waited for. A
@@ -179,7 +204,7 @@ func (t *Turn) arrive(now time.Time) {
 // away reports that nobody waits for the partition.
 func (t *Turn) away(now time.Time) bool {
 	gone := now.Sub(t.last)
-	return t.skipped || gone > absent && gone > slowFactor*t.others()
+	return t.skipped || t.idle || gone > absent && gone > slowFactor*t.others()
 }
 
 // others is the average of what the handlers of the other partitions take.

@@ -235,3 +235,42 @@ func BenchmarkTurn(b *testing.B) {
 		turn.Done(at, 1)
 	}
 }
+
+// TestABacklogIsWorkedOffBesideAFlow: messages of the other partition arrive one by one,
+// and the one with the backlog must be faster than those arrive.
+func TestABacklogIsWorkedOffBesideAFlow(t *testing.T) {
+	for name, flow := range map[string]struct{ every, takes time.Duration }{
+		"quick handlers": {10 * time.Millisecond, 10 * time.Microsecond},
+		"fast arrivals":  {time.Millisecond, 10 * time.Microsecond},
+		"slow handlers":  {40 * time.Millisecond, 20 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var g Gate
+			backlogged, flowing := g.Join(), g.Join()
+			end := time.Now().Add(time.Second)
+			serve := func(turn *Turn, batch int, rest time.Duration, n *int) {
+				for time.Now().Before(end) {
+					turn.Bring(batch)
+					for range batch {
+						at, _ := turn.Wait(t.Context(), nil)
+						time.Sleep(flow.takes)
+						turn.Done(at, 1)
+						*n++
+					}
+					time.Sleep(rest)
+				}
+			}
+			var fast, slow int
+			batch := 1
+			if flow.takes < time.Millisecond {
+				batch = 16
+			}
+			go serve(backlogged, batch, 0, &fast)
+			go serve(flowing, 1, flow.every-flow.takes, &slow)
+			time.Sleep(time.Until(end) + time.Second)
+			if least := 9 * int(time.Second/flow.takes) / 10; fast < least {
+				t.Errorf("%s: %d of a backlog were handled while %d arrived elsewhere, want %d", name, fast, slow, least)
+			}
+		})
+	}
+}

@@ -43,6 +43,7 @@ func (x *Member) Append(dst []byte) []byte {
 		w.text(c.Partition)
 		w.text(c.Text)
 	})
+	w.uvarint(x.Letters)
 	return w.b
 }
 
@@ -93,6 +94,7 @@ func DecodeMember(b []byte) (*Member, error) {
 		Conditions: list(r, "conditions", 3, func(r *reader) Condition {
 			return Condition{Code: r.text("condition code"), Partition: r.text("condition partition"), Text: r.text("condition")}
 		}),
+		Letters: r.uvarint("letters"),
 	}
 	return checked(r, x)
 }

@@ -231,6 +231,7 @@ type Member struct {
 	// For people only.
 	Sent       int64 // wall clock, Unix milliseconds
 	Conditions []Condition
+	Letters    uint64 // messages that the session has dead-lettered; for people
 }
 
 // A Condition is something that a person should know about a member. Its code is a

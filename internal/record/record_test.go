@@ -306,6 +306,7 @@ func (r random) member() *Member {
 		Conditions: some(r, func() Condition {
 			return Condition{r.word(64), []string{"", r.word(256)}[r.IntN(2)], r.word(256)}
 		}),
+		Letters: r.number(),
 	}
 	return m
 }

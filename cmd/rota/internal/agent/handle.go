@@ -114,8 +114,10 @@ type hand struct {
 	stdout  *os.File  // of commands
 	keeper  *keeper
 	handles bool // messages, and does not own partitions with --own
-	client  http.Client
-	done    atomic.Int64 // messages handled
+
+	lastPause time.Duration // --backoff-last
+	client    http.Client
+	done      atomic.Int64 // messages handled
 
 	mu    sync.Mutex
 	calls map[int]context.Context // handlers at work
@@ -258,7 +260,33 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 	if why, ok := errors.AsType[notBegun](err); ok {
 		return untried(why)
 	}
+	if said, ok := err.(interface{ status() int }); ok {
+		return verdict(err, exitWords[said.status()])
+	}
 	return err
+}
+
+// What a command says by its exit status, in the numbers of sysexits.h, and a server by
+// its status code. Anything else means that the attempt failed.
+var (
+	exitWords = map[int]error{
+		65: rota.ErrBad,     // EX_DATAERR
+		75: rota.ErrUntried, // EX_TEMPFAIL
+		77: rota.ErrLost,    // EX_NOPERM
+	}
+	statusWords = map[int]error{
+		http.StatusBadRequest: rota.ErrBad, http.StatusUnprocessableEntity: rota.ErrBad,
+		http.StatusTooManyRequests: rota.ErrUntried, http.StatusServiceUnavailable: rota.ErrUntried,
+		http.StatusConflict: rota.ErrLost, http.StatusPreconditionFailed: rota.ErrLost,
+	}
+)
+
+// verdict is err with what the handler said it means, if it said so.
+func verdict(err, word error) error {
+	if word == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", word, err)
 }
 
 // bodyTime is how long the rest of an answer may take whose status is known. It
@@ -266,7 +294,7 @@ func (h *hand) exec(ctx context.Context, msg rota.Message) error {
 const bodyTime = time.Second
 
 // post sends a message as a request. Any 2xx answer settles it, whatever becomes
-// of its body.
+// of its body; of the others some say more than that the attempt failed.
 func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -290,10 +318,38 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 	late := time.AfterFunc(bodyTime, cancel)
 	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
 	late.Stop()
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: %s", cli.Redact(h.deed.url), plain.Text(res.Status))
+	if res.StatusCode/100 == 2 {
+		return nil
 	}
-	return nil
+	word := statusWords[res.StatusCode]
+	if word == rota.ErrUntried {
+		h.wait(ctx, msg, res.Header.Get("Retry-After"))
+	}
+	return verdict(fmt.Errorf("post to %s: %s", cli.Redact(h.deed.url), plain.Text(res.Status)), word)
+}
+
+// wait waits for as long as a server asks for, up to the longest pause. A stop ends it.
+func (h *hand) wait(ctx context.Context, msg rota.Message, after string) {
+	d := retryAfter(after, time.Now())
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(min(d, h.lastPause)):
+	case <-ctx.Done():
+	case <-msg.Ownership().Stop():
+	}
+}
+
+// retryAfter reads the header of that name: seconds, or a time.
+func retryAfter(s string, now time.Time) time.Duration {
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return t.Sub(now)
+	}
+	return 0
 }
 
 // notBegun is the error of a command that could not be started: for want of memory,
@@ -314,6 +370,9 @@ func (h *hand) own(ctx context.Context, own rota.Ownership) error {
 	case <-own.Stop():
 		return nil // it was asked to end, however it took that
 	default:
-		return err
 	}
+	if err == nil {
+		return errors.New("the command has ended with status 0, and it should run until SIGTERM asks it to end")
+	}
+	return err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestWhatOthersWroteIsTameInWords(t *testing.T) {
-	for _, event := range []string{"joined", "leader", "plan", "start", "stop", "stopped", "lapsed", "dead", "evicted", "fenced", "store_lost", "condition", "error", "missed", "gone"} {
+	for _, event := range []string{"joined", "leader", "plan", "start", "stop", "stopped", "lapsed", "dead", "evicted", "fenced", "store_lost", "condition", "error", "dead_letter", "missed", "gone"} {
 		l := line.Line{Event: event, Member: trial.Hostile, Session: trial.Hostile, Partition: trial.Hostile, Because: trial.Hostile, About: trial.Hostile, Message: trial.Hostile}
 		text := l.Say(func(s string) string { return "session " + s })
 		if trial.Tame(t, event, text); text == "" || strings.Contains(text, "\n") {

@@ -259,6 +259,14 @@ func (e exitError) Error() string {
 	return fmt.Sprintf("the command exited with status %d", e.code)
 }
 
+// status is the command's own word: 0 if it was ended.
+func (e exitError) status() int {
+	if e.late || e.code > 128 {
+		return 0
+	}
+	return e.code
+}
+
 var errNoWatchdog = errors.New("the watchdog is gone")
 
 // run runs one command to its end. When it returns, nothing that the command

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type memberFlags struct {
 	strategy, rebalance                          string
 	lease, heartbeat, quietTime, stopTime        time.Duration
 	grace, orphan, ret, tally                    time.Duration
+	backoffFirst, backoffLast, handleTime        time.Duration
+	attempts                                     int
 	rejoin, newGroup, trace, quiet, tether       bool
 	gate, events                                 string
 	labels                                       map[string]string
@@ -34,7 +37,8 @@ type memberFlags struct {
 
 func RunCmd() *cobra.Command {
 	f := &memberFlags{strategy: string(rota.Spread), rebalance: string(rota.Incremental), lease: 5 * time.Second, heartbeat: 2 * time.Second,
-		quietTime: 100 * time.Millisecond, stopTime: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce}
+		quietTime: 100 * time.Millisecond, stopTime: 30 * time.Second, grace: time.Second, orphan: 30 * time.Second, ret: rota.AtOnce, tally: rota.AtOnce,
+		backoffFirst: 100 * time.Millisecond, backoffLast: 10 * time.Second, handleTime: rota.AtOnce}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run one member of a group",
@@ -47,9 +51,14 @@ Without --store it joins the group of the rota up or rota serve of this folder.
   log          print a line about it (the default)
   none         nothing: it is settled at once
   sleep:TIME   take that long, 20ms say, and nothing else: for demonstrations
-  exec:CMD     run CMD with the message on its standard input; exit 0 settles it,
-               anything else means: try again
-  http:URL     post it to URL; an answer 2xx settles it, anything else means: try again
+  exec:CMD     run CMD with the message on its standard input; exit 0 settles it
+  http:URL     post it to URL; an answer 2xx settles it
+Anything else means that it failed. It is tried again after a pause, for as long as it
+takes, and the messages of its partition behind it wait; --attempts limits that. Some
+answers say more:
+  exit 65, HTTP 400 or 422   the message is bad: a dead letter at once (rota dead)
+  exit 75, HTTP 429 or 503   not now: no attempt is counted; Retry-After is honoured
+  exit 77, HTTP 409 or 412   the sink refused the token: nothing is settled
 A command finds ROTA_GROUP, ROTA_PARTITION, ROTA_TOKEN, ROTA_SESSION, ROTA_MESSAGE_ID
 and ROTA_ATTEMPT in its environment, a server the same as headers (Rota-Group, …).
 
@@ -91,6 +100,10 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.Var(cli.SpanOrNone(&f.grace), "grace", "how long a partition stays away from a member that gave it up")
 	fl.Var(cli.SpanOrNone(&f.orphan), "orphan", "how long to hope for the store once the lease is over")
 	fl.Var(cli.SpanOrNone(&f.ret), "return", "how long the partitions of a member that left or died wait for one of its --name")
+	fl.Var(cli.Whole(&f.attempts, 0, math.MaxInt32), "attempts", "how often a message may fail before it is a dead letter; 0: no limit")
+	fl.Var(cli.Span(&f.backoffFirst), "backoff-first", "the pause after a first failure; it doubles with each further one")
+	fl.Var(cli.Span(&f.backoffLast), "backoff-last", "the longest pause")
+	fl.Var(cli.SpanOrNone(&f.handleTime), "handle-time", "timeout of one attempt; 0s: none")
 	fl.BoolVar(&f.rejoin, "rejoin", false, "come back under a new session when others ended the old one")
 	fl.BoolVar(&f.newGroup, "new-group", false, "the store is known to be new: do not wait for leases it might have forgotten")
 	fl.StringVar(&f.gate, "start-gate", "", "wait until this file exists, then join")
@@ -219,7 +232,7 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 
 // prepare makes what a member works with, short of connecting to anything.
 func (f *memberFlags) prepare(stdout io.Writer) (*line.Journal, *hand, rota.Source, error) {
-	h := &hand{group: f.group, out: stdout, stdout: os.Stdout}
+	h := &hand{group: f.group, out: stdout, stdout: os.Stdout, lastPause: f.backoffLast}
 	if f.events == "-" {
 		h.out, h.stdout = os.Stderr, os.Stderr
 	}
@@ -259,6 +272,7 @@ func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Co
 	cfg := rota.Config{Group: f.group, Store: store, Source: src, Name: f.name, Labels: f.labels,
 		Strategy: rota.Strategy(f.strategy), Mode: rota.Mode(f.rebalance),
 		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.quietTime, StopTime: f.stopTime, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
+		Attempts: f.attempts, BackoffFirst: f.backoffFirst, BackoffLast: f.backoffLast, HandleTime: max(f.handleTime, 0),
 		Rejoin: f.rejoin, NewGroup: f.newGroup, Log: slog.New(slog.DiscardHandler)} // the command says it in its own words
 	if f.own == "" {
 		cfg.Handle = h.handle()
@@ -272,7 +286,7 @@ func flagWords(err error) error {
 	text = strings.ReplaceAll(text, "; is a unit missing, as in 5*time.Second?", "")
 	for field, flag := range map[string]string{
 		"Lease": "lease", "Heartbeat": "heartbeat", "QuietTime": "quiet-time", "StopTime": "stop-time", "Grace": "grace", "Orphan": "orphan",
-		"Return": "return", "Group": "group", "Source": "source", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
+		"Return": "return", "BackoffFirst": "backoff-first", "BackoffLast": "backoff-last", "HandleTime": "handle-time", "Attempts": "attempts", "Group": "group", "Source": "source", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
 	} {
 		text = strings.ReplaceAll(text, "Config."+field, "--"+flag)
 	}

@@ -94,7 +94,7 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if c.Partition == name {
+			if c.Partition == name || c.Partition == "" && handlerTrouble[c.Code] && m.Session == p.Owner {
 				add("%s says: %s.", m.Name, c.Text)
 			}
 		}
@@ -176,7 +176,7 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 	if w, ok := waitOf(st, p.Name); ok {
 		out = append(out, fmt.Sprintf("It waits for %s (%s).", w.For, cmp.Or(st.NameOf(w.Member), "nobody")))
 	} else if p.State == rota.PartitionOwned && len(out) == 0 && st.Phase != rota.Vacant {
-		out = append(out, "It runs, and waits for nothing.")
+		out = append(out, whatItsMessagesWaitFor(st, p))
 	}
 	if st.Hold {
 		out = append(out, "Nothing is granted yet: "+holdWords(st)+".")
@@ -193,6 +193,21 @@ func nextWords(st *rota.Status) string {
 		return "nobody runs it."
 	}
 	return "the leader gives it to another with its next plan."
+}
+
+// handlerTrouble are the conditions under which the messages of a partition wait.
+var handlerTrouble = map[rota.Condition]bool{rota.ConditionHandlerFails: true, rota.ConditionUntried: true, rota.ConditionTokenRefused: true}
+
+// whatItsMessagesWaitFor is about a partition that its owner runs.
+func whatItsMessagesWaitFor(st *rota.Status, p *rota.PartitionInfo) string {
+	for _, m := range st.Members {
+		for _, c := range m.Conditions {
+			if m.Session == p.Owner && c.Partition == p.Name && handlerTrouble[c.Code] {
+				return "It runs, and its messages wait: they are tried again until the first of them is handled."
+			}
+		}
+	}
+	return "It runs, and waits for nothing."
 }
 
 func ordersAbout(st *rota.Status, p *rota.PartitionInfo) (out []string) {

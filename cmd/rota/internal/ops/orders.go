@@ -226,6 +226,16 @@ func knownPair(st *rota.Status, args []string) error {
 	return cmp.Or(knownPartition(st, args), knownMembers(st, args[1:]))
 }
 
+// settable refuses metadata that is rota's own.
+func settable(st *rota.Status, args []string) error {
+	for _, pair := range args[1:] {
+		if strings.HasPrefix(pair, "rota.") {
+			return cli.Usagef("%q: keys that begin with rota. are rota's own: choose another", pair)
+		}
+	}
+	return knownPartition(st, args)
+}
+
 // said is a sentence about all arguments, saidOf one about the first and the rest.
 func said(format string) func(args []string) string {
 	return func(args []string) string { return strings.Replace(format, "%s", strings.Join(args, ", "), 1) }
@@ -297,7 +307,7 @@ func PartitionsCmd() *cobra.Command {
 		orderCmd(order{use: "set PARTITION KEY=VALUE...", short: "Set metadata of a partition; KEY= takes a key away", args: cobra.MinimumNArgs(2), complete: partitionNames,
 			long:    "Set changes the metadata of a partition. Its owner sees it at once, without a restart;\nit wins over what the source says.",
 			example: "  rota partitions set orders.3 region=eu limit=",
-			check:   knownPartition, done: saidOf("%s: set %s")}),
+			check:   settable, done: saidOf("%s: set %s")}),
 	)
 	return cmd
 }
