@@ -130,6 +130,7 @@ func (l *link) dial() {
 	}()
 	if err != nil {
 		l.failed = fmt.Errorf("rotanats: connect to %v: %w", l.set, dialError(err))
+		l.complaint = err // explains the timeout of a call that waits for the next dial
 		return
 	}
 	if l.closed {
@@ -137,7 +138,7 @@ func (l *link) dial() {
 		l.failed = l.ended
 		return
 	}
-	l.nc = nc
+	l.nc, l.complaint = nc, nil
 	if l.epoch == nil { // otherwise the connection was lost already
 		l.epoch = newEpoch()
 	}

@@ -84,6 +84,23 @@ func TestWhatWaitingDoesNotHelp(t *testing.T) {
 	}
 }
 
+// TestATimeoutSaysWhatFailedBefore calls a store whose server cannot be reached, with
+// so little time that a dial takes longer: the error names the cause that is known from
+// the first dial.
+func TestATimeoutSaysWhatFailedBefore(t *testing.T) {
+	t.Parallel()
+	s := rotanats.Store("nats://127.0.0.1:1")
+	defer s.Close()
+	if err := works(t, s); err == nil {
+		t.Fatal("somebody listens on port 1")
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	if _, err := s.Get(ctx, "k"); err == nil || !strings.Contains(err.Error(), "the last error was: nats: no servers available") {
+		t.Errorf("%v does not say why", err)
+	}
+}
+
 // TestRunNamesTheMistake runs members that cannot work: Run returns the driver's words,
 // long before it would count as orphaned.
 func TestRunNamesTheMistake(t *testing.T) {
