@@ -209,7 +209,7 @@ func TestInspectShowsConditionsForAMinute(t *testing.T) {
 		pass(3 * time.Second)
 		st, err := rota.Inspect(t.Context(), g.store, "test")
 		if err != nil || len(st.Members) != 1 || len(st.Members[0].Conditions) != 1 ||
-			!strings.HasPrefix(st.Members[0].Conditions[0].String(), "q0: the source failed: broken ü") || len(st.Members[0].Conditions[0].Text) > 256 {
+			!strings.HasPrefix(st.Members[0].Conditions[0].String(), "q0: its function failed: broken ü") || len(st.Members[0].Conditions[0].Text) > 256 {
 			t.Errorf("%v, %+v", err, st.Members)
 		}
 		if st.LeaderName != "c1" || st.NameOf("nobody") != "nobody" {

@@ -20,8 +20,9 @@ type failure struct {
 	until Time         // it is not granted before
 }
 
-// mostPauses is how often the pause between two grants doubles: from 2 s to 64 s.
-const mostPauses = 5
+// mostPauses is how often the pause between two grants doubles: from 2 s to 32 s, so that a
+// condition, which lasts for a minute, is there all the time.
+const mostPauses = 4
 
 // calm is how long a partition must have run after its last grant so that its next
 // failure is the first of a new series. It is longer than a source takes to fail.
