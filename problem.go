@@ -34,6 +34,7 @@ var grave = map[Condition]bool{
 	ConditionRosterMissing: true, ConditionRosterUnwritable: true, ConditionPlanUnwritable: true,
 	ConditionRecordUnreadable: true, ConditionRecordUnwritable: true, ConditionWritesLost: true,
 	ConditionPartitionsUnknown: true, ConditionSourceFailed: true, ConditionUntried: true, ConditionBug: true,
+	ConditionHandlerFails: true, ConditionTokenRefused: true,
 }
 
 // mustWait are those that are over when their partition runs.
