@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,8 @@ func TestAReplayRunsBetweenMessages(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, 1)
-			running, fixed, stuck := 0, false, false
+			running := 0
+			var fixed, stuck atomic.Bool
 			var seen []string
 			handle := func(_ context.Context, msg rota.Message) error {
 				if running++; running > 1 {
@@ -31,9 +33,9 @@ func TestAReplayRunsBetweenMessages(t *testing.T) {
 					t.Errorf("batch %v: metadata %v, lease %v", batch, meta, msg.Ownership().Check())
 				}
 				switch {
-				case string(msg.Value) == "bad" && !fixed:
+				case string(msg.Value) == "bad" && !fixed.Load():
 					return fmt.Errorf("%w: no good", rota.ErrBad)
-				case string(msg.Value) == "stuck" && stuck:
+				case string(msg.Value) == "stuck" && stuck.Load():
 					return errors.New("not yet")
 				}
 				seen = append(seen, fmt.Sprintf("%s/%d", msg.Value, msg.Attempt))
@@ -52,14 +54,15 @@ func TestAReplayRunsBetweenMessages(t *testing.T) {
 			})
 			g.src.Publish("q0", []byte("bad"))
 			pass(5 * time.Second)
-			fixed, stuck = true, true
+			fixed.Store(true)
+			stuck.Store(true)
 			g.src.Publish("q0", []byte("a"), []byte("stuck"), []byte("b"))
 			pass(5 * time.Second)
 			if err := rota.Replay(t.Context(), g.store, "test", "q0", "1"); err != nil {
 				t.Fatal(err)
 			}
 			pass(5 * time.Second)
-			stuck = false
+			stuck.Store(false)
 			pass(15 * time.Second)
 			if got := seen; len(got) != 4 || got[0] != "a/1" || got[1] != "bad/2" || !strings.HasPrefix(got[2], "stuck/") || got[3] != "b/1" {
 				t.Errorf("batch %v: handled %q", batch, got)
@@ -82,32 +85,33 @@ func TestAReplayRunsBetweenMessages(t *testing.T) {
 func TestAStopWaitsForAReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
-		fixed, handled := false, 0
+		var handled atomic.Int32
+		var fixed atomic.Bool
 		_, leave := g.start("c1", func(c *rota.Config) {
 			c.Handle = func(context.Context, rota.Message) error {
-				if !fixed {
+				if !fixed.Load() {
 					return rota.ErrBad
 				}
 				time.Sleep(time.Second)
-				handled++
+				handled.Add(1)
 				return nil
 			}
 		})
 		g.src.Publish("q0", []byte("a"), []byte("b"), []byte("c"))
 		pass(5 * time.Second)
-		fixed = true
+		fixed.Store(true)
 		if err := rota.Replay(t.Context(), g.store, "test", "q0", "1", "2", "3"); err != nil {
 			t.Fatal(err)
 		}
-		for handled == 0 {
+		for handled.Load() == 0 {
 			pass(100 * time.Millisecond)
 		}
 		pass(500 * time.Millisecond)
 		if err := leave(); err != nil {
 			t.Error(err)
 		}
-		if left := len(g.src.Dead()); handled != 2 || left != 1 {
-			t.Errorf("%d letters were handled and %d are left, want the second to be finished and the third to be left", handled, left)
+		if left := len(g.src.Dead()); handled.Load() != 2 || left != 1 {
+			t.Errorf("%d letters were handled and %d are left, want the second to be finished and the third to be left", handled.Load(), left)
 		}
 	})
 }
@@ -155,11 +159,12 @@ func TestReservedMetadataIsRotas(t *testing.T) {
 func TestAReplayIsOneAtATimeWithMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
-		running, fixed := 0, false
+		running := 0
+		var fixed atomic.Bool
 		var seen []string
 		_, leave := g.start("c1", func(c *rota.Config) {
 			c.Handle = func(_ context.Context, msg rota.Message) error {
-				if string(msg.Value) == "bad" && !fixed {
+				if string(msg.Value) == "bad" && !fixed.Load() {
 					return rota.ErrBad
 				}
 				if running++; running > 1 {
@@ -173,7 +178,7 @@ func TestAReplayIsOneAtATimeWithMessages(t *testing.T) {
 		})
 		g.src.Publish("q0", []byte("bad"))
 		pass(5 * time.Second)
-		fixed = true
+		fixed.Store(true)
 		for range 100 {
 			g.src.Publish("q0", []byte("m"))
 		}

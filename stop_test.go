@@ -76,9 +76,7 @@ func TestQuickMessagesAreFinishedBeforeAStop(t *testing.T) {
 			}
 		})
 		pass(time.Second)
-		for range 8 { // one batch
-			g.src.Publish("q0", []byte("x"))
-		}
+		g.src.Publish("q0", make([][]byte, 8)...) // one batch
 		time.Sleep(1500 * time.Microsecond)
 		if err := leave(); err != nil {
 			t.Error(err)

@@ -3,6 +3,7 @@ package pace
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,9 +266,10 @@ func TestABacklogIsWorkedOffBesideAFlow(t *testing.T) {
 			if flow.takes < time.Millisecond {
 				batch = 16
 			}
-			go serve(backlogged, batch, 0, &fast)
-			go serve(flowing, 1, flow.every-flow.takes, &slow)
-			time.Sleep(time.Until(end) + time.Second)
+			var wg sync.WaitGroup
+			wg.Go(func() { serve(backlogged, batch, 0, &fast) })
+			wg.Go(func() { serve(flowing, 1, flow.every-flow.takes, &slow) })
+			wg.Wait()
 			if least := 9 * int(time.Second/flow.takes) / 10; fast < least {
 				t.Errorf("%s: %d of a backlog were handled while %d arrived elsewhere, want %d", name, fast, slow, least)
 			}
