@@ -368,7 +368,7 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 	}
 	s.fillMembers(p, members, counts)
 	if all && !slices.ContainsFunc(members, func(m *record.Member) bool { return m.State == record.Live || m.State == record.Leaving }) {
-		s.Phase = Vacant
+		s.Phase, s.Waits = Vacant, []Wait{} // for the next member, if anything
 	}
 }
 
