@@ -44,7 +44,8 @@ func (r *run) own(msg *Message) {
 
 // finishTime is for messages that were fetched before a stop and are quick: if all of
 // them are finished, most sources hand the partition over sooner than if some go back.
-const finishTime = 20 * time.Millisecond
+// A source that fetches ahead for longer than this gives the rest back.
+const finishTime = 100 * time.Millisecond
 
 // goOn returns an error if no further message may be begun, because the run is to stop
 // and one more message would take longer than finishTime allows, judged by the last

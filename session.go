@@ -70,7 +70,7 @@ type session struct {
 // newSession makes a session whose handlers, store calls and sources see the values of
 // Run's ctx. Its end is not theirs: they are needed to leave in good order.
 func newSession(ctx context.Context, m *Member) *session {
-	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 256), refusals: make(chan error, 1),
+	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 32), refusals: make(chan error, 1),
 		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
@@ -260,7 +260,7 @@ func (s *session) obituary() {
 func (s *session) gather(ev core.Event) []core.Event {
 	s.batch = append(s.batch[:0], ev)
 	var enough <-chan time.Time
-	for len(s.batch) < cap(s.inbox) {
+	for len(s.batch) < mostGathered {
 		if len(s.inbox) == 0 {
 			if ev.Kind != core.Stopped || !s.stopping(len(s.batch)) {
 				break
@@ -278,6 +278,10 @@ func (s *session) gather(ev core.Event) []core.Event {
 	}
 	return s.batch
 }
+
+// mostGathered limits the events of one step. The inbox itself is small, since every
+// session has one; whoever sends waits.
+const mostGathered = 256
 
 // stopWindow is how long partitions that were told to stop together usually take.
 const stopWindow = time.Millisecond

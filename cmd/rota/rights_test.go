@@ -316,7 +316,7 @@ func TestAMissingRightIsTold(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- run(ctx, []string{"run", "--group", "orders", "--new-group", "--store", s.url("orders-member"), "--source", s.url("orders-member") + ordersSource,
-					"--handle", "http://127.0.0.1:1/", "--lease", "2s", "--heartbeat", "500ms"}, &out, &told)
+					"--handle", "http://127.0.0.1:1/", "--attempts", "2", "--lease", "2s", "--heartbeat", "500ms"}, &out, &told)
 			}()
 			trial.Until(t, "the right to be named", func() bool {
 				return strings.Contains(told.String(), "does not let this user publish to "+strings.TrimRight(right, "*>")) ||
