@@ -280,7 +280,7 @@ func (s *session) gather(ev core.Event) []core.Event {
 }
 
 // mostGathered limits the events of one step. The inbox itself is small, since every
-// session has one; whoever sends waits.
+// session has one; senders wait.
 const mostGathered = 256
 
 // stopWindow is how long partitions that were told to stop together usually take.
