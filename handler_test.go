@@ -331,7 +331,11 @@ func TestPanicIsACrash(t *testing.T) {
 	for _, where := range []string{"Handle", "HandleBatch", "Parallel", "Func", "Partitions"} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPanicIsACrash$")
 		cmd.Env = append(os.Environ(), "ROTA_TEST_PANIC="+where, "GORACE=atexit_sleep_ms=0")
+		began := time.Now()
 		out, err := cmd.CombinedOutput()
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("%s: the process died %v after the panic", where, took)
+		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
 			t.Errorf("%s: %v", where, err)
@@ -365,7 +369,7 @@ func panicIn(t *testing.T, where string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	t.Fatalf("Run returned %v", m.Run(ctx))
 }

@@ -144,32 +144,44 @@ func (r *run) stopAsked() bool {
 	}
 }
 
-// live calls Consume until the run must end or the source has failed too often.
+// live serves the partition, and tells when nothing of it runs any more.
 func (r *run) live() {
-	kind, because := core.Stopped, ""
+	kind, because, returned := core.Stopped, "", false
 	var replays sync.WaitGroup
 	if from, ok := r.s.m.cfg.Source.(DeadLetters); ok {
 		replays.Go(func() { r.replays(from) })
 	}
-	defer func() {
-		if kind == core.GivenUp {
-			r.cancel() // replays would go on until a stop, which nobody asks for
-		}
+	finish := func() {
+		r.cancel() // of a run that is given up nobody asks the replays to stop
 		replays.Wait()
 		r.over.Store(true)
 		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
-		r.cancel()
 		r.turn.Leave()
 		r.s.conditions.over(ConditionTokenRefused, r.name)
 		r.s.tellRun(EventStopped, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
+	}
+	defer func() {
+		if !returned { // a handler's panic must crash the process now, and not wait for a replay
+			r.s.goDo(finish)
+		}
 	}()
+	kind, because = r.serve()
+	returned = true
+	if kind == core.Stopped && !r.lost.Load() {
+		replays.Wait() // a letter in hand is finished, with its ctx
+	}
+	finish()
+}
+
+// serve calls Consume until the run must end or the source has failed too often.
+func (r *run) serve() (kind core.Kind, because string) {
 	fails, pause := 0, sourceBackoff
 	for {
 		before := r.moved.Load()
 		err := r.consume()
 		if r.asked() {
-			return
+			return core.Stopped, ""
 		}
 		if r.halted.Load() { // no fault of the source: it is called again however often this happens
 			fails = 0
@@ -181,12 +193,10 @@ func (r *run) live() {
 			because = r.sourceFailed(err)
 		}
 		if fails >= r.s.m.sourceFailures {
-			kind = core.GivenUp
-			return
+			return core.GivenUp, because
 		}
-		because = ""
 		if r.rest(pause.step()) != nil {
-			return
+			return core.Stopped, ""
 		}
 		r.begun.Store(false)
 		r.halted.Store(false)
