@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -158,5 +160,25 @@ func TestMostSubjects(t *testing.T) {
 	_, err = rotanats.Source("nats://a?stream=S&subject=s.*&most=3&partitions=4").Partitions(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "most and partitions") {
 		t.Errorf("most and partitions: %v", err)
+	}
+}
+
+// A stream that permits fewer consumers than there are partitions is reported with both
+// numbers when the partitions are listed, before members fail at them.
+func TestALimitOfConsumersIsReported(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	_, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FEW", Subjects: []string{"few.*"}, MaxConsumers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for partitions, want := range map[int]string{3: "", 5: "stream FEW permits 3 consumers, and each of 5 partitions needs one: 2 of them will not be served"} {
+		src := rotanats.Source(fmt.Sprintf("%s?stream=FEW&subject=few.*&partitions=%d", b.url, partitions))
+		list, err := src.Partitions(t.Context())
+		said := strings.Join(src.(rota.Warner).Warnings(), "\n")
+		if err != nil || len(list) != partitions || !strings.HasPrefix(said, want) || want == "" && said != "" {
+			t.Errorf("%d partitions: %v, says %q", len(list), err, said)
+		}
+		src.(io.Closer).Close()
 	}
 }

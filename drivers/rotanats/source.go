@@ -79,6 +79,7 @@ type facts struct {
 	created  time.Time
 	queue    bool // a work queue: the stream removes a message once it is settled
 	replicas int
+	limit    int    // of consumers that the stream permits; 0 or less for none
 	last     uint64 // sequence of the last message when the facts were read; there may be more by now
 }
 
@@ -115,10 +116,19 @@ func (s *source) check() error {
 // messages for. JetStream forgets a subject with its last message, so a partition
 // that is missing from the list may still exist: the list only adds partitions.
 func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
-	if _, err := s.look(ctx); err != nil {
+	f, err := s.look(ctx)
+	if err != nil {
 		return nil, err
 	}
-	var out []rota.Partition
+	list, err := s.list(ctx)
+	if f.limit > 0 && len(list) > f.limit {
+		s.warn(fmt.Sprintf("stream %s permits %d consumers, and each of %d partitions needs one: %d of them will not be served; raise max_consumers of the stream, or use fewer partitions",
+			s.set.Stream, f.limit, len(list), len(list)-f.limit))
+	}
+	return list, err
+}
+
+func (s *source) list(ctx context.Context) (out []rota.Partition, err error) {
 	for i := range s.set.Partitions {
 		out = append(out, rota.Partition{Name: strings.Replace(s.set.Subject, "*", strconv.Itoa(i), 1)})
 	}
@@ -187,7 +197,7 @@ func (s *source) readFacts(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
 	}
-	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.State.Last}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.Config.MaxConsumers, info.State.Last}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()
