@@ -360,7 +360,7 @@ func (d *draft) barred() bool {
 	if d.next.Mode != record.Eager || rule.EagerBarrier.Off() {
 		return false
 	}
-	frozen := d.n.frozen()
+	frozen := d.n.frozen() && d.next.Orders == ordersVer(d.n.orders) // a freeze that the plan does not know yet lets nothing pass
 	return slices.ContainsFunc(d.rows, func(r record.Row) bool {
 		return r.State == record.Revoking || r.State == record.Owned && !frozen
 	})
