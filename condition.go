@@ -289,7 +289,7 @@ func partOfName(text string, ends bool) bool {
 	if ends {
 		r, _ = utf8.DecodeLastRuneInString(text)
 	}
-	return text != "" && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-/", r))
+	return text != "" && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-/.", r))
 }
 
 // last are the conditions that last, those of the group first and then the oldest. If

@@ -118,10 +118,11 @@ func TestRefusedDeadLetterIsTold(t *testing.T) {
 		c.Handle, c.Attempts = h.handle, 2
 		c.Trace = func(e rota.Event) {
 			if e.Kind == rota.EventCondition {
-				reported <- e.Because
+				reported <- e.Partition + ": " + e.Because
 			}
 		}
 	})
+	want := b.names[0] + ": the source failed: rotanats: cannot dead-letter: message 1 of it to dead." + b.stream + "." + b.names[0]
 	var all []string
 	for timeout := time.After(30 * time.Second); ; {
 		select {
@@ -130,7 +131,7 @@ func TestRefusedDeadLetterIsTold(t *testing.T) {
 		case <-timeout:
 			t.Fatalf("nobody is told, and the message was tried %d times; told: %q", h.called("poison"), all)
 		}
-		if slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, "cannot dead-letter: message 1 of "+b.names[0]) }) {
+		if slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, want) }) {
 			return
 		}
 	}
