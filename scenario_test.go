@@ -262,7 +262,9 @@ func (w *play) join(label string) {
 	cfg.Store, cfg.Source = p.link, p
 	cfg.NewGroup = cfg.NewGroup && !w.begun[label] && !w.emptied // said once, and true then
 	w.begun[label] = true
+	p.link.mu.Lock() // the writes of others are shown to it already
 	p.link.cutIn, p.link.cutOut = w.cut[label], w.cut[label]
+	p.link.mu.Unlock()
 	cfg.Handle = p.handle
 	if w.funcs {
 		names, _ := p.Partitions(context.Background())
