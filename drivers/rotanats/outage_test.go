@@ -63,6 +63,7 @@ func (s *outageSink) counts() map[string]int {
 // others for 0.98 of what arrives in every window of 10 s.
 func TestOutageOfTheSink(t *testing.T) {
 	long := 2 * time.Second
+	timed := os.Getenv("ROTA_OUTAGE") != ""
 	if text := os.Getenv("ROTA_OUTAGE"); text != "" {
 		var err error
 		if long, err = time.ParseDuration(text); err != nil {
@@ -98,7 +99,7 @@ func TestOutageOfTheSink(t *testing.T) {
 			for _, p := range b.names {
 				share := float64(is[p]-wasDone[p]) / float64(sent[p]-wasSent[p])
 				t.Logf("%s: %.3f of what arrived in %v, %d behind", p, share, window, sent[p]-is[p])
-				if judge && p != b.names[0] && os.Getenv("ROTA_OUTAGE") != "" && share < 0.98 {
+				if judge && p != b.names[0] && timed && share < 0.98 {
 					t.Errorf("%s: %.3f of what arrived in %v was handled", p, share, window)
 				}
 			}
@@ -111,14 +112,14 @@ func TestOutageOfTheSink(t *testing.T) {
 	sink.setAway("")
 	back := time.Now()
 	const inFlight = 30 // of 125 that arrive in a second
-	for sent[b.names[0]]-sink.counts()[b.names[0]] > inFlight {
+	for timed && sent[b.names[0]]-sink.counts()[b.names[0]] > inFlight { // while more arrives, which a busy machine may not keep up with
 		if time.Since(back) > 30*time.Second+4*long {
 			t.Fatalf("%d of %d are handled %v after the sink came back", sink.counts()[b.names[0]], sent[b.names[0]], time.Since(back))
 		}
 		flow(window, true)
 	}
 	t.Logf("the backlog was worked off %v after the sink came back", time.Since(back).Round(time.Second))
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(outageWork) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(outageWork) {
 		if is := sink.counts(); maps.Equal(is, sent) {
 			break
 		} else if time.Now().After(deadline) {
