@@ -111,7 +111,7 @@ func TestOutageOfTheSink(t *testing.T) {
 	other := sink.counts()[b.names[1]]
 	sink.setAway("")
 	back := time.Now()
-	const inFlight = 30 // of 125 that arrive in a second
+	const inFlight = 30                                                  // of 125 that arrive in a second
 	for timed && sent[b.names[0]]-sink.counts()[b.names[0]] > inFlight { // while more arrives, which a busy machine may not keep up with
 		if time.Since(back) > 30*time.Second+4*long {
 			t.Fatalf("%d of %d are handled %v after the sink came back", sink.counts()[b.names[0]], sent[b.names[0]], time.Since(back))
