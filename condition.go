@@ -301,7 +301,7 @@ func (c *conditions) last() (out []record.Condition) {
 	})
 	for i, k := range keys {
 		if i == mostLasting {
-			return append(out, record.Condition{Code: string(k.code), Text: fmt.Sprintf("handlers of %d more partitions fail", len(keys)-i)})
+			return append(out, record.Condition{Code: string(k.code), Text: fmt.Sprintf("%d more partitions have a condition", len(keys)-i)})
 		}
 		out = append(out, record.Condition{Code: string(k.code), Partition: k.partition, Text: c.lasting[k].text})
 	}

@@ -158,7 +158,8 @@ func (r *run) replays(from DeadLetters) {
 	}
 }
 
-// replayLetters replays those of the letters that are still there.
+// replayLetters replays those of the letters that are still there. A letter of another
+// group is that group's to replay.
 func (r *run) replayLetters(from DeadLetters, ids []string) error {
 	wanted := map[string]bool{}
 	for _, id := range ids {
@@ -169,7 +170,7 @@ func (r *run) replayLetters(from DeadLetters, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if wanted[l.ID] && l.Message.Partition == r.name {
+		if wanted[l.ID] && l.Message.Partition == r.name && (l.Group == "" || l.Group == r.s.m.cfg.Group) {
 			letters = append(letters, l)
 		}
 		if len(letters) == len(wanted) {

@@ -102,8 +102,8 @@ func (r *run) handle(msg Message) error {
 var errNoneDone = errors.New("the handler finished no message and returned no error")
 
 // enter waits until it is this partition's turn and a slot is free, counts the delivery
-// as busy and then checks the lease. In this order: if abort finds no busy handler after the lease has
-// expired, none can begin later.
+// as busy and then checks the lease. In this order: if abort finds no busy handler after
+// the lease has expired, none can begin later.
 func (r *run) enter(ctx context.Context) (at time.Time, err error) {
 	at, err = r.turn.Wait(r.ctx, r.stop)
 	if err != nil || ctx.Err() != nil || r.lost.Load() {

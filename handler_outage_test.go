@@ -157,7 +157,7 @@ func TestManyFailingPartitionsAreCounted(t *testing.T) {
 				more = c.Text
 			}
 		}
-		if named != 12 || more != "handlers of 28 more partitions fail" {
+		if named != 12 || more != "28 more partitions have a condition" {
 			t.Errorf("%d are named, and %q", named, more)
 		}
 		if err := leave(); err != nil {

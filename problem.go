@@ -135,7 +135,7 @@ func (s *Status) assessPartitions() {
 		case ReasonUnplaced:
 			s.problem(ConditionUnplaced, "", p.Name, why)
 		case ReasonFailing:
-			s.problem(ConditionSourceFailed, "", p.Name, "its source failed again and again, and is tried again after pauses of at most half a minute")
+			s.problem(ConditionSourceFailed, "", p.Name, "its source failed again and again, and is tried again after pauses of at most 8 s")
 		case ReasonQuarantined:
 			s.problem(ConditionQuarantined, "", p.Name, "it is in quarantine, since too many members died while they ran it")
 		}

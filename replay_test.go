@@ -81,6 +81,41 @@ func TestAReplayRunsBetweenMessages(t *testing.T) {
 	}
 }
 
+// TestAReplayIsOfOneGroup: two groups read one stream, and letters of both have the
+// same partition. An owner does not handle what another group's handler failed at.
+func TestAReplayIsOfOneGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		var handled []string
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Handle = func(_ context.Context, msg rota.Message) error {
+				handled = append(handled, string(msg.Value))
+				return nil
+			}
+		})
+		for _, group := range []string{"other", "test", ""} {
+			l := rota.Letter{Message: rota.Message{Partition: "q0", ID: "m", Value: []byte(group)}, Group: group, Reason: "no good"}
+			if err := g.src.RenewLetter(t.Context(), l); err != nil && !errors.Is(err, rota.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+		pass(5 * time.Second)
+		if err := rota.Replay(t.Context(), g.store, "test", "q0", "1", "2", "3"); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		if want := []string{"test", ""}; !slices.Equal(handled, want) {
+			t.Errorf("handled %q, want %q", handled, want)
+		}
+		if d := g.src.Dead(); len(d) != 1 || string(d[0].Value) != "other" {
+			t.Errorf("letters left are %+v, want that of the other group", d)
+		}
+		if err := leave(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAStopWaitsForAReplay: the letter in hand is finished, and no other is begun.
 func TestAStopWaitsForAReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,10 +185,27 @@ func (c *testMembers) wait(what string, cond func() bool) {
 		select {
 		case <-changed:
 		case <-timeout:
-			c.Fatalf("after %v still not: %s", c.bound, what)
+			c.Fatalf("after %v still not: %s%s", c.bound, what, c.course())
 		}
 	}
 }
+
+// course is what the members have told, for a test that fails.
+func (c *testMembers) course() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for _, m := range c.members {
+		fmt.Fprintf(&b, "\n%s owns %d, has been given %d messages and is busy with %v; errors %v", m.name, m.owned, m.given, slices.Sorted(maps.Keys(m.in)), m.errs)
+		for _, e := range m.events[max(0, len(m.events)-mostEvents):] {
+			fmt.Fprintf(&b, "\n  %s %v %s %v", e.Time.Format("05.000"), e.Kind, e.Partition, e.Because)
+		}
+	}
+	return b.String()
+}
+
+// mostEvents is how many events of a member a failed test prints.
+const mostEvents = 30
 
 // leave makes the member leave and waits for its end.
 func (m *testMember) leave() {

@@ -189,16 +189,17 @@ func (n *Node) burstOver() bool {
 }
 
 // quietProved tells whether the quiet time was one of the members, not of the store:
-// a read that is sent at its end is answered quickly.
+// a read that is sent at its end is answered quickly. Arrivals alone can wait for
+// that: what a member left behind is idle until the plan.
 func (n *Node) quietProved() bool {
 	s := &n.lead.burst
 	// slow-store-is-not-quiet: While the store answers slowly, silence does not end a
-	// burst.
+	// burst of arrivals.
 	// Without it: Five hundred members start on a busy machine. The store has written
 	// twenty of their records and works on the others: nothing is heard of them for a
 	// while. The leader plans for twenty, and again for the rest.
 	// quiet-after-arrivals: see newsFor.
-	if s.proved || s.why&WhyJoined == 0 || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
+	if s.proved || s.why&WhyJoined == 0 || s.why&(WhyLeft|WhyDied|WhyEvicted) != 0 || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
 		return true
 	}
 	if n.reached(s.since.Add(n.cfg.QuietMax)) {

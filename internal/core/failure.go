@@ -20,16 +20,16 @@ type failure struct {
 	until Time         // it is not granted before
 }
 
-// mostPauses is how often the pause between two grants doubles: from 2 s to 32 s, so that a
-// condition, which lasts for a minute, is there all the time.
-const mostPauses = 4
+// mostPauses is how often the pause between two grants doubles: from 2 s to 8 s. After an
+// outage of the broker nobody waits longer than that.
+const mostPauses = 2
 
 // calm is how long a partition must have run after its last grant so that its next
 // failure is the first of a new series. It is longer than a source takes to fail.
 const calm = time.Minute
 
-// noteFailure notes that m has given up a grant of partition id, once. It returns whether the partition stays with m. The first failure of a series moves it
-// at once.
+// noteFailure notes that m has given up a grant of partition id, once. It returns whether
+// the partition stays with m. The first failure of a series moves it at once.
 func (n *Node) noteFailure(id record.ID, token record.Token, m *record.Member) (stays bool) {
 	l := &n.lead
 	at := slices.IndexFunc(m.GaveUp, func(g record.GaveUp) bool { return g.ID == id && g.Token == token })

@@ -108,6 +108,20 @@ func (b *letterBox) find(ctx context.Context, from rota.DeadLetters, ids []strin
 	return out, nil
 }
 
+// with does something with the letters that have these IDs.
+func (b *letterBox) with(ctx context.Context, ids []string, do func(from rota.DeadLetters, found []rota.Letter) error) error {
+	from, close, err := b.open()
+	if err != nil {
+		return err
+	}
+	defer close()
+	found, err := b.find(ctx, from, ids)
+	if err != nil {
+		return err
+	}
+	return do(from, found)
+}
+
 func (b *letterBox) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), time.Second)
 	defer cancel()
@@ -226,16 +240,9 @@ terminal. -o json has both; the value is in base64.`,
 		Example: "  rota dead show 17\n  rota dead show 17 >message\n  rota dead show 17 -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, close, err := b.open()
-			if err != nil {
-				return err
-			}
-			defer close()
-			found, err := b.find(cmd.Context(), from, args)
-			if err != nil {
-				return err
-			}
-			return showLetter(cmd.OutOrStdout(), cmd.ErrOrStderr(), &found[0], b.output)
+			return b.with(cmd.Context(), args, func(_ rota.DeadLetters, found []rota.Letter) error {
+				return showLetter(cmd.OutOrStdout(), cmd.ErrOrStderr(), &found[0], b.output)
+			})
 		},
 	}
 	b.flags(cmd, "")
@@ -275,22 +282,15 @@ func deadDropCmd() *cobra.Command {
 		Example: "  rota dead drop 17",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, close, err := b.open()
-			if err != nil {
-				return err
-			}
-			defer close()
-			found, err := b.find(cmd.Context(), from, args)
-			if err != nil {
-				return err
-			}
-			for _, l := range found {
-				if err := from.DropLetter(cmd.Context(), l.ID); err != nil && !errors.Is(err, rota.ErrNotFound) {
-					return fmt.Errorf("letter %s was not dropped: %w", l.ID, cli.Bare(err))
+			return b.with(cmd.Context(), args, func(from rota.DeadLetters, found []rota.Letter) error {
+				for _, l := range found {
+					if err := from.DropLetter(cmd.Context(), l.ID); err != nil && !errors.Is(err, rota.ErrNotFound) {
+						return fmt.Errorf("letter %s was not dropped: %w", l.ID, cli.Bare(err))
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: dropped, message %s of %s\n", plain.Text(l.ID), plain.Text(l.Message.ID), plain.Text(l.Message.Partition))
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: dropped, message %s of %s\n", plain.Text(l.ID), plain.Text(l.Message.ID), plain.Text(l.Message.Partition))
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 	b.flags(cmd, "")

@@ -131,7 +131,7 @@ func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
 	case rota.ReasonUnplaced:
 		return p.Name + " has no owner, because no member may take it: look at drains, bans and limits."
 	case rota.ReasonFailing:
-		return fmt.Sprintf("%s has no owner at this moment: its source failed again and again. %s tries again after a pause of at most half a minute.", p.Name, st.NameOf(p.To))
+		return fmt.Sprintf("%s has no owner at this moment: its source failed again and again. %s tries again after a pause of at most 8 s.", p.Name, st.NameOf(p.To))
 	}
 	if p.To != "" {
 		return fmt.Sprintf("%s has no owner at this moment: %s gets it next.", p.Name, st.NameOf(p.To))
