@@ -35,11 +35,11 @@ func (c *metaCell) now() (Meta, <-chan struct{}) {
 
 func (s *session) metaOf(id record.ID) Meta {
 	r := s.node.Roster()
-	if r == nil || int(id) >= len(r.Entries) {
+	if r == nil || int(id) >= r.Len() {
 		return nil
 	}
 	m := Meta{}
-	for _, p := range r.Entries[id].Meta {
+	for _, p := range r.At(id).Meta {
 		m[p.Key] = p.Value
 	}
 	return m

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rota-dev/rota/internal/core"
 )
@@ -12,10 +13,12 @@ import (
 // An outage is a time in which the store does not answer.
 type outage struct {
 	mu    sync.Mutex
-	heard core.Time // when the store last answered
-	mute  bool      // it does not answer
-	last  error     // of the last call that failed
-	plan  error     // of the last write of the plan that failed
+	heard core.Time     // when the store last answered
+	mute  bool          // it does not answer
+	since core.Time     // when the first call was sent that it did not answer
+	back  chan struct{} // closed when it answers again
+	last  error         // of the last call that failed
+	plan  error         // of the last write of the plan that failed
 }
 
 // storeAway paces the reports of one outage, whatever its errors say.
@@ -61,7 +64,10 @@ func (o *outage) answered(now core.Time) (ends bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.heard, o.last = now, nil
-	ends, o.mute = o.mute, false
+	if ends = o.mute; ends {
+		o.mute = false
+		close(o.back)
+	}
 	return ends
 }
 
@@ -77,8 +83,30 @@ func (o *outage) failed(sent core.Time, err error, ofPlan bool) (begins, counts 
 	if sent < o.heard {
 		return false, false
 	}
-	begins, o.mute = !o.mute, true
+	if begins = !o.mute; begins {
+		o.mute, o.since, o.back = true, sent, make(chan struct{})
+	}
 	return begins, true
+}
+
+// hold waits before a read is retried: for half as long as the store has not answered, and
+// no longer than until it answers something. A thousand members that all retry at once
+// keep a slow store busy with questions that nobody waits for any more. Heartbeats do not
+// wait, so a member learns in time that the store is back; nor does the leader, for whose
+// reads all others wait.
+func (s *session) hold() {
+	o := &s.outage
+	o.mu.Lock()
+	mute, away, back := o.mute, time.Duration(s.m.now()-o.since), o.back
+	o.mu.Unlock()
+	if !mute {
+		return
+	}
+	select {
+	case <-back:
+	case <-time.After(min(away/2, s.m.timing.CallTime())):
+	case <-s.ctx.Done():
+	}
 }
 
 // cause is the error of Run for the cause that the core gives, with the error of the

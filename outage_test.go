@@ -32,6 +32,7 @@ type failing struct {
 	err    atomic.Pointer[error]
 	closed atomic.Bool
 	check  error
+	reads  atomic.Int32 // that failed, of plan and roster, and watches
 }
 
 func (f *failing) Check() error { return f.check }
@@ -53,6 +54,9 @@ func (f *failing) now() error {
 
 func (f *failing) Get(ctx context.Context, key string) (rota.Entry, error) {
 	if err := f.now(); err != nil {
+		if !strings.Contains(key, "/member/") {
+			f.reads.Add(1)
+		}
 		return rota.Entry{}, err
 	}
 	return f.Store.Get(ctx, key)
@@ -67,6 +71,7 @@ func (f *failing) Put(ctx context.Context, key string, value []byte, prev rota.R
 
 func (f *failing) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	if err := f.now(); err != nil {
+		f.reads.Add(1)
 		return func(yield func([]rota.Entry, error) bool) { yield(nil, err) }
 	}
 	return f.Store.Watch(ctx, prefix)
@@ -418,6 +423,43 @@ func TestRunLeavesOpenAndPassesValues(t *testing.T) {
 		}
 		if v.closed.Load() {
 			t.Error("Run closed what the caller opened")
+		}
+	})
+}
+
+// TestReadsAreSpacedInAnOutage: a store that is too slow for its members recovers only if
+// they ask for less. A member goes on as soon as any call is answered.
+func TestReadsAreSpacedInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		_, leave := g.start("c1", nil)
+		pass(time.Second)
+		f := &failing{Store: g.store}
+		var back []time.Time
+		f.fail(errors.New("busy"))
+		_, leave2 := g.start("c2", func(c *rota.Config) {
+			c.Store, c.Orphan = f, 10*time.Minute
+			c.Trace = func(e rota.Event) {
+				if e.Kind == rota.EventStart {
+					back = append(back, e.Time)
+				}
+			}
+		})
+		pass(time.Minute)
+		// A plan, a roster and two watches, each every second or so.
+		if n := f.reads.Load(); n == 0 || n > 400 {
+			t.Errorf("%d reads and watches in a minute", n)
+		}
+		f.fail(nil)
+		healed := time.Now()
+		pass(5 * time.Second)
+		if len(back) != 1 || back[0].Sub(healed) > 2*time.Second {
+			t.Errorf("started %v, healed %v", back, healed)
+		}
+		for _, leave := range []func() error{leave, leave2} {
+			if err := leave(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

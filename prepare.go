@@ -25,7 +25,7 @@ func (s *session) warmUp() {
 	s.warm.gen = plan.Gen
 	coming := map[record.ID]bool{}
 	for id, row := range plan.Full().Rows {
-		if row.State == record.Revoking && row.To == s.id && id < len(roster.Entries) {
+		if row.State == record.Revoking && row.To == s.id && id < roster.Len() {
 			coming[record.ID(id)] = true
 		}
 	}
@@ -37,7 +37,7 @@ func (s *session) warmUp() {
 	}
 	for id := range coming {
 		if s.warm.ends[id] == nil {
-			s.prepare(source, id, roster.Entries[id].Name)
+			s.prepare(source, id, roster.At(id).Name)
 		}
 	}
 }

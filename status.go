@@ -331,8 +331,8 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 		r := &p.Rows[i]
 		info := PartitionInfo{Name: "#" + strconv.Itoa(i), State: PartitionState(r.State.String()), Token: Token(r.Token),
 			Reason: Reason(r.Reason.String()), Gen: r.Rev, Meta: Meta{}}
-		if roster != nil && i < len(roster.Entries) {
-			e := &roster.Entries[i]
+		if roster != nil && i < roster.Len() {
+			e := roster.At(record.ID(i))
 			info.Name = e.Name
 			for _, kv := range e.Meta {
 				if !strings.HasPrefix(kv.Key, reservedMeta) {

@@ -55,17 +55,24 @@ func memberKey(name string) (record.Session, error) {
 // call makes one store call and sends exactly one answer to the core. After the
 // timeout the answer is Unknown, and a later answer of the store is dropped.
 func (s *session) call(a core.Action) {
+	reads := (a.Verb == core.Get || a.Verb == core.List) && a.Key.Session != s.id && !s.node.Leads()
 	s.goDo(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
 		defer cancel()
 		var answered atomic.Bool
 		late := context.AfterFunc(ctx, func() {
 			if !answered.Swap(true) {
+				if reads {
+					s.hold()
+				}
 				s.send(core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Outcome: core.Unknown})
 			}
 		})
 		ev := s.perform(ctx, &a)
 		late()
+		if ev.Outcome == core.Unknown && reads && !answered.Load() {
+			s.hold()
+		}
 		// one-answer-per-call: A store call is answered once.
 		// Without it: A call is answered as unknown when its time is over, and then by the
 		// store. The core takes the late answer for that of its next call.
@@ -222,7 +229,7 @@ func decodeEntry(group string, e Entry) (core.Entry, error) {
 	case name == "roster":
 		x.Cell = core.RosterCell
 		if !e.Deleted {
-			x.Roster, err = record.DecodeRoster(e.Value)
+			x.Roster, err = record.OpenRoster(e.Value)
 		}
 	case name == "orders":
 		x.Cell = core.OrdersCell
@@ -284,6 +291,7 @@ func (s *session) watch(name string, all bool) {
 				return
 			case <-time.After(s.m.timing.Retry):
 			}
+			s.hold()
 			s.identify() // the store may be connected to another server now
 			s.send(core.Event{Kind: core.Gap})
 		}

@@ -414,7 +414,8 @@ func (d *draft) members() []record.Session {
 func (d *draft) replan(why Why) {
 	n, next := d.n, &d.next
 	retarget := n.cfg.Mode == record.Eager && n.plan.Mode == record.Eager && d.revoking()
-	for len(d.rows) < len(n.roster.Entries) {
+	n.roster = n.roster.Full() // only a leader needs all entries
+	for len(d.rows) < n.roster.Len() {
 		d.rows = append(d.rows, record.Row{Rev: d.gen})
 	}
 	for i := range d.rows {
@@ -520,10 +521,10 @@ func (d *draft) target(members []record.Session, i int32) record.Session {
 // granted.
 func (d *draft) reason(i int, t record.Session) record.Reason {
 	n := d.n
-	if i >= len(n.roster.Entries) {
+	if i >= n.roster.Len() {
 		return record.Removed // the roster that named it is lost
 	}
-	e := &n.roster.Entries[i]
+	e := n.roster.At(record.ID(i))
 	switch {
 	case e.Removed:
 		return record.Removed

@@ -43,7 +43,7 @@ func countMisses(missed []miss, r *record.Roster, listing []record.Partition, co
 	if r == nil || !complete {
 		return out
 	}
-	for id, e := range r.Entries {
+	for id, e := range r.Full().Entries {
 		if e.Removed || slices.ContainsFunc(listing, func(p record.Partition) bool { return p.Name == e.Name }) {
 			continue
 		}
@@ -89,7 +89,7 @@ func (n *Node) deriveRoster() *record.Roster {
 	next := &record.Roster{Ver: max(rosterVer(n.roster), n.plan.Roster, l.minRoster, uint64(n.plan.Incarnation)<<32) + 1}
 	ids := map[string]int{}
 	if n.roster != nil {
-		next.Entries = slices.Clone(n.roster.Entries)
+		next.Entries = slices.Clone(n.roster.Full().Entries)
 		for i, e := range next.Entries {
 			ids[e.Name] = i
 		}

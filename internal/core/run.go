@@ -143,10 +143,10 @@ func (n *Node) hasGivenUp(id record.ID) bool {
 
 // NameOf returns the roster's name for a partition; empty if the roster lacks it.
 func (n *Node) NameOf(id record.ID) string {
-	if n.roster == nil || int(id) >= len(n.roster.Entries) {
+	if n.roster == nil || int(id) >= n.roster.Len() {
 		return ""
 	}
-	return n.roster.Entries[id].Name
+	return n.roster.At(id).Name
 }
 
 // stop lets a run finish its fetched messages.

@@ -20,7 +20,14 @@ func FuzzDecodePlan(f *testing.F) {
 	})
 }
 
-func FuzzDecodeRoster(f *testing.F)  { fuzz(f, kindRoster, nil) }
+func FuzzDecodeRoster(f *testing.F) {
+	fuzz(f, kindRoster, func(t *testing.T, b []byte) {
+		if lazy, err := OpenRoster(b); err == nil {
+			compareRosters(t, lazy)
+		}
+	})
+}
+
 func FuzzDecodeOrders(f *testing.F)  { fuzz(f, kindOrders, nil) }
 func FuzzDecodeMember(f *testing.F)  { fuzz(f, kindMember, nil) }
 func FuzzDecodeHistory(f *testing.F) { fuzz(f, kindHistory, nil) }
@@ -80,6 +87,36 @@ func TestFormsAgree(t *testing.T) {
 		compareForms(t, lazy, full)
 		if !slices.Equal(lazy.Append(nil), b) {
 			t.Fatal("a lazy plan encodes otherwise")
+		}
+	}
+}
+
+// compareRosters checks that the lazy form of a roster gives the same answers as the
+// full one.
+func compareRosters(t *testing.T, lazy *Roster) {
+	t.Helper()
+	full := lazy.Full()
+	if lazy.Entries != nil || full.Full() != full || lazy.Len() != full.Len() || lazy.Ver != full.Ver {
+		t.Fatalf("lazy %+v\nfull %+v", lazy, full)
+	}
+	for id := range full.Entries {
+		if a, b := lazy.At(ID(id)), full.At(ID(id)); !reflect.DeepEqual(a, b) {
+			t.Fatalf("partition %d: lazy %+v\nfull %+v", id, a, b)
+		}
+	}
+}
+
+func TestRosterFormsAgree(t *testing.T) {
+	for seed := range uint64(500) {
+		x := random{rand.New(rand.NewPCG(seed, 1))}.record(kindRoster).(*Roster)
+		b := x.Append(nil)
+		lazy, err := OpenRoster(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareRosters(t, lazy)
+		if !reflect.DeepEqual(lazy.Full(), x) || !slices.Equal(lazy.Append(nil), b) {
+			t.Fatalf("lazy %+v, want %+v", lazy.Full(), x)
 		}
 	}
 }

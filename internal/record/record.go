@@ -141,7 +141,9 @@ type Return struct {
 // A Roster names the partitions. Its entries are indexed by ID.
 type Roster struct {
 	Ver     uint64
-	Entries []Partition
+	Entries []Partition // by ID; nil in the lazy form, see OpenRoster
+
+	packed *packed // the entries still encoded: the lazy form
 }
 
 // A Partition is one entry of the roster.

@@ -10,6 +10,7 @@ func (*Roster) kind() kind { return kindRoster }
 
 // Append appends the encoding of x to dst.
 func (x *Roster) Append(dst []byte) []byte {
+	x = x.Full()
 	w := write(dst, kindRoster)
 	w.uvarint(x.Ver)
 	appendList(w, x.Entries, func(w *writer, p Partition) {
@@ -20,39 +21,121 @@ func (x *Roster) Append(dst []byte) []byte {
 	return w.b
 }
 
-// DecodeRoster decodes and validates a roster.
+// DecodeRoster decodes and validates a roster with its entries.
 func DecodeRoster(b []byte) (*Roster, error) {
-	r := read(b, kindRoster)
-	x := &Roster{
-		Ver: r.uvarint("ver"),
-		Entries: list(r, "entries", 3, func(r *reader) Partition {
-			return Partition{
-				Name:    r.text("name"),
-				Meta:    r.pairs("metadata"),
-				Removed: r.bool("removed"),
-			}
-		}),
+	x, err := OpenRoster(b)
+	if err != nil {
+		return nil, err
 	}
-	return checked(r, x)
+	return x.Full(), nil
 }
 
+// OpenRoster decodes and validates a roster but leaves the entries encoded: Entries is
+// nil, Len, At and Full work. That is all a member that does not lead needs, in a fifth
+// of the memory. The roster keeps b, which must not be changed any more.
+func OpenRoster(b []byte) (*Roster, error) {
+	r := read(b, kindRoster)
+	x := &Roster{Ver: r.uvarint("ver")}
+	n := r.count("entries", 3)
+	x.packed = &packed{b: b, at: make([]uint32, n)}
+	names := make([]string, n)
+	for i := range n {
+		x.packed.at[i] = uint32(len(b) - len(r.b))
+		p := r.partition()
+		if r.err != nil {
+			return nil, r.err
+		}
+		if err := p.check(); err != nil {
+			return nil, fmt.Errorf("roster: partition %d: %w", i, err)
+		}
+		names[i] = p.Name
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	if err := x.checkHead(names); err != nil {
+		return nil, fmt.Errorf("roster: %w", err)
+	}
+	return x, nil
+}
+
+func (r *reader) partition() Partition {
+	return Partition{Name: r.text("name"), Meta: r.pairs("metadata"), Removed: r.bool("removed")}
+}
+
+// packed are entries of a roster that are still encoded, and known to be valid.
+type packed struct {
+	b  []byte   // the roster
+	at []uint32 // where each entry begins
+}
+
+func (k *packed) entry(id ID) Partition {
+	return (&reader{b: k.b[k.at[id]:], kind: kindRoster}).partition()
+}
+
+// Len is the number of entries, in either form.
+func (x *Roster) Len() int {
+	if x.lazy() {
+		return len(x.packed.at)
+	}
+	return len(x.Entries)
+}
+
+// At is the entry of one partition, in either form.
+func (x *Roster) At(id ID) Partition {
+	if x.lazy() {
+		return x.packed.entry(id)
+	}
+	return x.Entries[id]
+}
+
+// Full returns the roster with its entries: x itself if it has them, or a new roster. A
+// lazy roster decodes them at each call.
+func (x *Roster) Full() *Roster {
+	if !x.lazy() {
+		return x
+	}
+	full := &Roster{Ver: x.Ver}
+	for id := range x.packed.at {
+		full.Entries = append(full.Entries, x.packed.entry(ID(id)))
+	}
+	return full
+}
+
+// lazy tells whether the entries are still encoded. A copy of a lazy roster that was
+// given Entries is not lazy: those count.
+func (x *Roster) lazy() bool { return x.Entries == nil && x.packed != nil }
+
 func (x *Roster) check() error {
-	if err := numbered(x.Ver, LastRoster); err != nil {
-		return err
-	}
-	if n := len(x.Entries); n > MaxPartitions {
-		return fmt.Errorf("%d partitions, more than the %d a group may have, removed ones included", n, MaxPartitions)
-	}
-	seen := make(map[string]int, len(x.Entries))
+	x = x.Full()
+	names := make([]string, len(x.Entries))
 	for i := range x.Entries {
 		p := &x.Entries[i]
 		if err := p.check(); err != nil {
 			return fmt.Errorf("partition %d: %w", i, err)
 		}
-		if first, twice := seen[p.Name]; twice {
-			return fmt.Errorf("partition %d: name %q is already that of partition %d", i, p.Name, first)
+		names[i] = p.Name
+	}
+	return x.checkHead(names)
+}
+
+// checkHead checks all but the entries one by one. No two have the same name.
+func (x *Roster) checkHead(names []string) error {
+	if err := numbered(x.Ver, LastRoster); err != nil {
+		return err
+	}
+	if n := len(names); n > MaxPartitions {
+		return fmt.Errorf("%d partitions, more than the %d a group may have, removed ones included", n, MaxPartitions)
+	}
+	order := make([]uint16, len(names)) // MaxPartitions fits; a map would take ten times the memory
+	for i := range order {
+		order[i] = uint16(i)
+	}
+	slices.SortFunc(order, func(a, b uint16) int { return cmp.Or(cmp.Compare(names[a], names[b]), cmp.Compare(a, b)) })
+	for k := 1; k < len(order); k++ {
+		if first, i := order[k-1], order[k]; names[first] == names[i] {
+			return fmt.Errorf("partition %d: name %q is already that of partition %d", i, names[i], first)
 		}
-		seen[p.Name] = i
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ type item struct {
 	run   hrun
 	who   int32 // of an effect: whose it is
 	due   int64 // of a call: when its caller stops waiting
+	held  bool  // of an answer: it was kept for a while
 	ev    core.Event
 }
 

@@ -151,9 +151,35 @@ func (w *World) answered(it *item) {
 	if i < 0 {
 		return // it stopped waiting, or has had it
 	}
+	if w.holds(h, it) {
+		return
+	}
 	h.calls = append(h.calls[:i], h.calls[i+1:]...)
 	it.ev.Era = w.eraNow()
 	w.deliver(h, &it.ev)
+}
+
+// holds keeps the answer to a read that nobody has answered for a while, as the shell
+// does: see hold in outage.go.
+func (w *World) holds(h *host, it *item) bool {
+	switch {
+	case it.ev.Outcome != core.Unknown:
+		h.mute = 0
+		for _, late := range h.late {
+			w.push(w.now, late)
+		}
+		h.late = h.late[:0]
+		return false
+	case h.mute == 0:
+		h.mute = it.due - int64(h.cfg.CallTime()) // when the call was sent
+		return false
+	case it.held, it.ev.Verb != core.Get && it.ev.Verb != core.List, it.ev.Key.Session == h.cfg.Session, h.node.Leads():
+		return false
+	}
+	it.held = true
+	h.late = append(h.late, *it)
+	w.push(w.now+min((w.now-h.mute)/2, int64(h.cfg.CallTime())), *it)
+	return true
 }
 
 func (w *World) put(e core.Entry, prev core.Rev, blind bool) (core.Outcome, core.Rev) {

@@ -107,17 +107,19 @@ type host struct {
 
 // trouble is what ails a process, until it is started again.
 type trouble struct {
-	slow       bool  // handlers take long to stop
-	slowFor    int64 // at least so long
-	hung       bool  // handlers do not stop when asked
-	stubborn   bool  // nor when cancelled
-	fails      bool  // the source does not confirm starts
-	refuses    bool  // and its reason is another one
-	watchDrops bool  // watches show nothing
-	watchLate  int64 // or late
-	outLate    int64 // its requests take longer
-	inLate     int64 // answers to it take longer
-	outLost    bool  // or do not arrive
+	mute       int64  // since when the store does not answer its calls; 0 if it does
+	late       []item // answers that are kept meanwhile
+	slow       bool   // handlers take long to stop
+	slowFor    int64  // at least so long
+	hung       bool   // handlers do not stop when asked
+	stubborn   bool   // nor when cancelled
+	fails      bool   // the source does not confirm starts
+	refuses    bool   // and its reason is another one
+	watchDrops bool   // watches show nothing
+	watchLate  int64  // or late
+	outLate    int64  // its requests take longer
+	inLate     int64  // answers to it take longer
+	outLost    bool   // or do not arrive
 	inLost     bool
 	noReads    bool   // its reads fail
 	hides      string // whom its listings lack

@@ -42,6 +42,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 		for _, m := range all {
 			c.until(m.label+" to be ready", func() bool { return m.stderr.String() != "" })
 		}
+		before := resident(all, "VmRSS")
 		for _, burst := range []struct {
 			what   string
 			do     func()
@@ -69,6 +70,10 @@ func TestS0_11_ByProcesses(t *testing.T) {
 				t.Errorf("%s: %d plans, want 1: %q; %s", burst.what, n, c.whys(), c.course())
 			}
 			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), c.arrivals(burst.living))
+			if burst.what == "more" {
+				t.Logf("memory: %.2f MB resident per member, %.2f at the peak, processes without members not counted",
+					(resident(all, "VmRSS")-before)/float64(size), (resident(all, "VmHWM")-before)/float64(size))
+			}
 		}
 		for _, m := range all[:6] {
 			if code := m.code(); code != 0 {
@@ -79,6 +84,18 @@ func TestS0_11_ByProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// resident is a figure of the kernel's about the memory of processes, in MB.
+func resident(all []*member, figure string) (mb float64) {
+	for _, m := range all {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
+		_, after, _ := strings.Cut(string(b), figure+":")
+		var kb float64
+		fmt.Sscan(after, &kb)
+		mb += kb / 1024
+	}
+	return mb
 }
 
 func open(all []*member) {

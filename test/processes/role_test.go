@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/line"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // This program can be asked to be something else than a test: members that use
@@ -38,6 +39,8 @@ type task struct {
 	Work                             time.Duration // what a handler does before its effect
 	Lease, Heartbeat, Settle         time.Duration
 	Quiet                            bool // tell no message and no lease
+
+	names []string // of those Partitions: one list for all members of the process
 }
 
 // beMembers runs members until they are asked to leave or have ended otherwise.
@@ -48,6 +51,7 @@ func beMembers() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	k.names = rotatest.Names(k.Partitions)
 	j := newTeller(k.Group)
 	var all []*rota.Member
 	for _, name := range k.Names {
@@ -90,11 +94,7 @@ func (k *task) config(name string, j *teller) rota.Config {
 	}
 	c := rota.Config{Group: k.Group, Abort: abort, Name: name, Store: rotanats.Store(k.Store), NewGroup: true, Lease: k.Lease, Heartbeat: k.Heartbeat, QuietTime: k.Settle, Trace: j.tell, TraceMessages: !k.Quiet}
 	if k.Source == "" {
-		var names []string
-		for i := range k.Partitions {
-			names = append(names, fmt.Sprintf("q%d", i))
-		}
-		c.Source = rota.Func(names, func(ctx context.Context, own rota.Ownership) error {
+		c.Source = rota.Func(k.names, func(ctx context.Context, own rota.Ownership) error {
 			own.Started()
 			<-own.Stop()
 			return nil
@@ -153,7 +153,7 @@ type teller struct {
 }
 
 func newTeller(group string) *teller {
-	j := &teller{group: group, lines: make(chan []byte, 1<<18), done: make(chan struct{})}
+	j := &teller{group: group, lines: make(chan []byte, 1<<15), done: make(chan struct{})}
 	go func() {
 		defer close(j.done)
 		w := bufio.NewWriter(os.Stdout)
