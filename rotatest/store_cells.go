@@ -115,8 +115,8 @@ func deletesWhatIsThere(t *storeTest) {
 	c.has(t.key("k"), "3", three)
 }
 
-// bigValue is the largest value a store must keep: 768 KiB.
-var bigValue = string(bytes.Repeat([]byte("0123456789abcdef"), 768<<10/16))
+// bigValue is the largest value a store must keep: 768 KiB. It is made when it is needed.
+var bigValue = sync.OnceValue(func() string { return string(bytes.Repeat([]byte("0123456789abcdef"), 768<<10/16)) })
 
 func anyValue(t *storeTest) {
 	all := make([]byte, 256)
@@ -124,7 +124,7 @@ func anyValue(t *storeTest) {
 		all[i] = byte(i)
 	}
 	c, other := t.open(), t.open()
-	for i, v := range []string{"", "\x00", "a", string(all), bigValue} {
+	for i, v := range []string{"", "\x00", "a", string(all), bigValue()} {
 		key := t.key(strconv.Itoa(i))
 		rev := c.put(key, v, 0)
 		other.has(key, v, rev)
@@ -133,12 +133,12 @@ func anyValue(t *storeTest) {
 		other.has(key, v, rev)
 	}
 	for i := range 3 { // together more than most servers send in one message
-		c.put(t.key("big/"+strconv.Itoa(i)), bigValue, 0)
+		c.put(t.key("big/"+strconv.Itoa(i)), bigValue(), 0)
 	}
 	v := t.view(other, t.key("big/"))
 	for i := range 3 {
-		if got := v.first[t.key("big/"+strconv.Itoa(i))]; string(got.Value) != bigValue {
-			t.Errorf("a watch begins with %s, want %s", brief(string(got.Value)), brief(bigValue))
+		if got := v.first[t.key("big/"+strconv.Itoa(i))]; string(got.Value) != bigValue() {
+			t.Errorf("a watch begins with %s, want %s", brief(string(got.Value)), brief(bigValue()))
 		}
 	}
 	c.put(t.key("big/empty"), "", 0)
@@ -379,7 +379,7 @@ func endedCtx(t *storeTest) {
 	cancel()
 	for name, call := range map[string]func(context.Context) error{
 		"Get":    func(ctx context.Context) error { _, err := c.Get(ctx, t.key("k")); return err },
-		"Put":    func(ctx context.Context) error { _, err := c.Put(ctx, t.key("k2"), []byte(bigValue), 0); return err },
+		"Put":    func(ctx context.Context) error { _, err := c.Put(ctx, t.key("k2"), []byte(bigValue()), 0); return err },
 		"Delete": func(ctx context.Context) error { return c.Delete(ctx, t.key("k"), rev+1000) },
 		"Watch": func(ctx context.Context) error {
 			for range c.Watch(ctx, t.key("k")) {

@@ -18,6 +18,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
+// quietMax is how long a plan waits for more members at most: Qmax of the row.
+const quietMax = 2 * time.Second
+
 // Half of all members start at once, then the other half, then six tenths leave:
 // one plan each, and every partition owned once. Members are goroutines of ten
 // processes, each with a connection of its own to the server. ROTA_BURST says how
@@ -66,10 +69,14 @@ func TestS0_11_ByProcesses(t *testing.T) {
 				return members == want && owned == c.parts && c.settled(want)
 			})
 			took := time.Since(began)
-			if n := c.counts()["plan"] - plans; n != 1 {
+			spread := c.arrivals(burst.living)
+			switch n := c.counts()["plan"] - plans; {
+			case n > 1 && spread > quietMax:
+				t.Logf("%s: %d plans, since members came for longer than one may wait: %s", burst.what, n, c.course())
+			case n != 1:
 				t.Errorf("%s: %d plans, want 1: %q; %s", burst.what, n, c.whys(), c.course())
 			}
-			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), c.arrivals(burst.living))
+			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), spread)
 			if burst.what == "more" {
 				t.Logf("memory: %.2f MB resident per member, %.2f at the peak, processes without members not counted",
 					(resident(all, "VmRSS")-before)/float64(size), (resident(all, "VmHWM")-before)/float64(size))

@@ -153,7 +153,7 @@ type teller struct {
 }
 
 func newTeller(group string) *teller {
-	j := &teller{group: group, lines: make(chan []byte, 1<<15), done: make(chan struct{})}
+	j := &teller{group: group, lines: make(chan []byte, 1<<13), done: make(chan struct{})}
 	go func() {
 		defer close(j.done)
 		w := bufio.NewWriter(os.Stdout)
