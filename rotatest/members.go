@@ -17,7 +17,8 @@ import (
 )
 
 // testMembers are the members of one group in a test. Their leases are short, since
-// the tests run in real time.
+// the tests run in real time, and long enough for a machine that stands still for a
+// while.
 type testMembers struct {
 	testing.TB
 	group string
@@ -31,8 +32,8 @@ type testMembers struct {
 }
 
 const (
-	testLease     = 2 * time.Second
-	testHeartbeat = 600 * time.Millisecond
+	testLease     = 4 * time.Second
+	testHeartbeat = 1200 * time.Millisecond
 )
 
 func newTestMembers(t testing.TB) *testMembers {
