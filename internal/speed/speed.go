@@ -1,0 +1,160 @@
+// Package speed turns the counters of a source into speeds: what arrives at each
+// partition, per second. It is a pure function of readings and their times.
+package speed
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// A Reading is what a source says of one partition.
+type Reading struct {
+	Partition string
+	Arrived   uint64 // since the counter began
+	Handled   uint64 // by members, since the group began; it counts if Unknown
+	Unknown   bool   // the source does not count arrivals
+	Backlog   int64
+	Epoch     string // changes when the counter restarts
+}
+
+// A Load is what is known about one partition.
+type Load struct {
+	Speed   float64 // arrivals per second
+	Backlog float64
+}
+
+const (
+	// rise is the time in which the speed follows 63 % of a step: 90 % take 7 s, and the
+	// step is noticed with the next reading.
+	rise = 3 * time.Second
+
+	// Fresh is how long a speed counts without a new reading.
+	Fresh = 30 * time.Second
+
+	// least is the shortest time between two readings that a speed is computed of: over
+	// less, a burst of a few messages would look like a flood.
+	least = 200 * time.Millisecond
+)
+
+// A Gauge keeps the speeds of partitions. Its zero value is ready.
+type Gauge struct {
+	parts map[string]*part
+}
+
+type part struct {
+	last  Reading
+	at    time.Duration // of the last reading
+	speed float64
+	known bool // speed was measured
+	lied  bool // the last reading was refused
+}
+
+// Take takes the answer of a source that was asked for the partitions at a time of a
+// clock that never goes back. It returns what is wrong with the readings, one sentence
+// for each. A reading that is refused changes nothing but this: the next one is a new
+// beginning.
+func (g *Gauge) Take(at time.Duration, asked []string, readings []Reading) (wrong []string) {
+	wanted := make(map[string]bool, len(asked))
+	for _, name := range asked {
+		wanted[name] = true
+	}
+	if g.parts == nil {
+		g.parts = map[string]*part{}
+	}
+	seen := make(map[string]bool, len(readings))
+	for i := range readings {
+		r := &readings[i]
+		switch {
+		case !wanted[r.Partition]:
+			wrong = append(wrong, fmt.Sprintf("%.80q was read, and nobody asked for it", r.Partition))
+			continue
+		case seen[r.Partition]:
+			wrong = append(wrong, fmt.Sprintf("%s was read twice at once", r.Partition))
+			continue
+		}
+		seen[r.Partition] = true
+		if why := g.take(at, r); why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Partition, why))
+		}
+	}
+	for _, name := range asked {
+		if !seen[name] {
+			wrong = append(wrong, name+" was not read")
+		}
+	}
+	for name := range g.parts {
+		if !wanted[name] {
+			delete(g.parts, name)
+		}
+	}
+	return wrong
+}
+
+func (g *Gauge) take(at time.Duration, r *Reading) (wrong string) {
+	p := g.parts[r.Partition]
+	if p == nil {
+		p = &part{}
+		g.parts[r.Partition] = p
+	}
+	first := p.last.Partition == "" || p.lied
+	if wrong = p.check(r, first); wrong != "" {
+		p.lied = true
+		return wrong
+	}
+	p.lied = false
+	// A new counter says nothing about the time before it: the speed stays as it was.
+	if first || r.Epoch != p.last.Epoch || r.Unknown != p.last.Unknown {
+		p.last, p.at = *r, at
+		return ""
+	}
+	passed := at - p.at
+	if passed < least {
+		return ""
+	}
+	now := max(0, arrived(&p.last, r)) / passed.Seconds()
+	if p.known {
+		now = p.speed + (now-p.speed)*(1-math.Exp(-float64(passed)/float64(rise)))
+	}
+	p.speed, p.known = now, true
+	p.last, p.at = *r, at
+	return ""
+}
+
+// check tells what is wrong with a reading.
+func (p *part) check(r *Reading, first bool) string {
+	switch {
+	case r.Backlog < 0:
+		return fmt.Sprintf("a backlog of %d", r.Backlog)
+	case r.Arrived > math.MaxInt64:
+		return fmt.Sprintf("%d arrivals are more than anybody can count", r.Arrived)
+	case first || r.Epoch != p.last.Epoch:
+		return ""
+	case r.Unknown && !p.last.Unknown, !r.Unknown && p.last.Unknown:
+		return ""
+	case !r.Unknown && r.Arrived < p.last.Arrived:
+		return fmt.Sprintf("its arrivals went back from %d to %d without a new epoch", p.last.Arrived, r.Arrived)
+	}
+	return ""
+}
+
+// arrived is how many messages have arrived between two readings. Where the source does
+// not count them, it is by how much the backlog has grown, and what was handled
+// meanwhile. What members handled is reported later than what the backlog shows, so the
+// sum may be negative for a moment.
+func arrived(last, now *Reading) float64 {
+	if now.Unknown {
+		return float64(now.Backlog-last.Backlog) + float64(int64(now.Handled-min(last.Handled, now.Handled)))
+	}
+	return float64(now.Arrived - last.Arrived)
+}
+
+// Load is what is known about a partition at a time; ok is false if nothing is known, or
+// nothing since Fresh.
+func (g *Gauge) Load(at time.Duration, name string) (l Load, ok bool) {
+	p := g.parts[name]
+	if p == nil || !p.known || at-p.at > Fresh {
+		return Load{}, false
+	}
+	return Load{Speed: p.speed, Backlog: float64(p.last.Backlog)}, true
+}
