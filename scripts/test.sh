@@ -116,7 +116,7 @@ servers() {
   pkgs=$(go list work)
   pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 15m -parallel 8 $(grep -E "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
 # burst is the row of a thousand members, with a connection each.
