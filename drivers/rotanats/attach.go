@@ -134,9 +134,9 @@ func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *fa
 	key, short := s.noteKey(r, own.Partition())
 	c := &claim{reader: r, key: key, all: !f.queue}
 	inMemory, rev, ours, err := s.note(ctx, s.memoryNotes, own, c)
-	// If JetStream refuses access to the bucket in memory, treat it as empty: the
+	// If the server refuses access to the bucket in memory, treat it as empty: the
 	// consumer is replaced.
-	if err != nil && code(err) == 0 {
+	if err != nil && !refusedBy(err) {
 		return nil, err
 	}
 	c.memoryRev = rev
@@ -207,7 +207,7 @@ func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, s
 func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
 	n.Token, n.Released = own.Token(), false
 	err = s.record(ctx, s.memoryNotes, own, c, n, &c.memoryRev)
-	if code(err) != 0 {
+	if refusedBy(err) {
 		s.set.Log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
 		return false, nil
 	}

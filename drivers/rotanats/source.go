@@ -66,6 +66,7 @@ type source struct {
 	slots       chan struct{}          // a semaphore: one element per partition that attaches or releases
 	reader      atomic.Pointer[reader] // nil until Bind
 	elsewhere   chan elsewhere         // has one element, unless it is being read
+	setbacks    setbacks
 
 	warming sync.Mutex
 
@@ -305,7 +306,7 @@ func (s *source) Prepare(ctx context.Context, _ rota.Partition) error {
 		return err
 	}
 	_, err := s.memoryNotes.open(ctx)
-	if code(err) != 0 {
+	if refusedBy(err) {
 		return nil // attach works without the bucket in memory
 	}
 	return err
@@ -318,25 +319,30 @@ const awayTime = 5 * time.Second
 // Consume attaches to the partition and delivers its messages. When the connection
 // or the consumer is lost it attaches again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	failing, err := s.setbacks.wait(ctx, own)
+	if err != nil {
+		return err
+	}
 	wait, since := 20*time.Millisecond, time.Now()
+	if failing {
+		wait = time.Second
+	}
 	for {
 		select {
 		case <-own.Stop():
 			return nil
 		default:
 		}
-		begun := time.Now()
-		moved, err := s.consume(ctx, own, deliver)
+		worked, err := s.consume(ctx, own, deliver)
+		if worked {
+			s.setbacks.clear(own.Partition())
+			failing, wait, since = false, 20*time.Millisecond, time.Now()
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
 			return err
 		}
-		if hopeless(err) {
-			return err
-		}
-		if moved || time.Since(begun) > awayTime { // it worked until now
-			wait, since = 20*time.Millisecond, time.Now()
-		}
-		if time.Since(since) > awayTime {
+		if hopeless(err) || failing && refusedBy(err) || time.Since(since) > awayTime {
+			s.setbacks.add(own.Partition())
 			return err
 		}
 		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
@@ -351,9 +357,9 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	}
 }
 
-// consume attaches once and delivers until it fails or stops. moved tells whether
-// messages arrived.
-func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (moved bool, err error) {
+// consume attaches once and delivers until it fails or stops. worked tells whether it was
+// of use: a message was settled, or it was attached for a while.
+func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (worked bool, err error) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-own.Stop():
@@ -361,25 +367,24 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	c, p, err := s.begin(ctx, own)
+	p, err := s.begin(ctx, own)
 	<-s.slots
 	if err != nil {
 		return false, err
 	}
 	own.Started()
-	first := c.next
+	begun := time.Now()
 	err = p.run(ctx, deliver)
-	return c.next > first, err
+	return p.proven || time.Since(begun) > awayTime, err
 }
 
 // begin attaches and pulls the first messages.
-func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, error) {
+func (s *source) begin(ctx context.Context, own rota.Ownership) (*pump, error) {
 	c, err := s.attach(ctx, own)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := s.newPump(ctx, c, own)
-	return c, p, err
+	return s.newPump(ctx, c, own)
 }
 
 // publish publishes a message and checks that a stream has stored it.
