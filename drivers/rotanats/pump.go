@@ -274,13 +274,35 @@ func (p *pump) release(ctx context.Context) error {
 	}
 	settled := make(chan error, 1)
 	go func() { settled <- p.confirm(ctx) }()
+	noted := p.note(ctx, true)
+	return p.logUnreleased(errors.Join(<-settled, noted))
+}
+
+// note writes the note in memory for the next owner.
+func (p *pump) note(ctx context.Context, released bool) error {
 	n := p.claim.note
-	n.Token, n.Released, n.Former, n.Each = p.own.Token(), true, "", p.each
+	n.Token, n.Released, n.Former, n.Each = p.own.Token(), released, "", p.each
 	if p.claim.all {
-		n.Next = p.claim.next
+		n.Next, n.Settled, n.SettledTime = p.claim.next, 0, 0
+		if m := p.claim.settled; m.stream.Equal(n.Stream) {
+			n.Settled, n.SettledTime = m.sequence, m.time
+		}
 	}
-	err := p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
-	return p.logUnreleased(errors.Join(<-settled, err))
+	return p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
+}
+
+// leaveMark notes what was settled after the pump has failed: if its consumer was deleted,
+// nothing else says so, and the partition may have another owner before this one has
+// attached again.
+func (p *pump) leaveMark(ctx context.Context) {
+	if !p.proven || !p.claim.all || p.epoch.Err() != nil {
+		return
+	}
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := p.note(brief, false); err != nil {
+		p.s.set.Log.Debug("not noted", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+	}
 }
 
 // confirm waits until the broker has processed all acknowledgements: it repeats the
@@ -447,9 +469,20 @@ func (p *pump) settle(ctx context.Context, acks []string) error {
 		}
 		return nil
 	})
-	if err != nil || p.proven {
+	if err == nil && !p.proven {
+		err = p.prove(ctx)
+	}
+	if err != nil {
 		return err
 	}
+	if info, err := readAckInfo(p.last); err == nil && p.claim.all {
+		p.claim.settled = mark{p.claim.Stream, info.sequence, info.time}
+	}
+	return nil
+}
+
+// prove waits for the confirmation of the first acknowledgement.
+func (p *pump) prove(ctx context.Context) error {
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	if err := p.confirm(brief); err != nil {
