@@ -236,3 +236,19 @@ func (h *findings) wait(t testing.TB, says ...string) {
 	}
 	t.Logf("told after %v: %s", time.Since(h.began).Round(time.Millisecond), h.find(says...))
 }
+
+// without takes rights away from members, until restore is called.
+func (g *guarded) without(prefix string) (restore func()) {
+	t := g.t.(*testing.T)
+	t.Helper()
+	left := slices.DeleteFunc(slices.Clone(g.may), func(s string) bool { return strings.HasPrefix(s, strings.ReplaceAll(prefix, "ORDERS", g.stream)) })
+	if len(left) == len(g.may) {
+		t.Fatalf("%s is not among %q", prefix, g.may)
+	}
+	g.grant(t, left)
+	return func() { g.grant(t, g.may) }
+}
+
+func (g *guarded) RefuseSettling() (allow func()) { return g.without("$JS.ACK.") }
+
+func (g *guarded) RefuseDead() (allow func()) { return g.without("dead.") }
