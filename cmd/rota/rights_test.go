@@ -286,9 +286,9 @@ func TestAProducerInTheSameAccountCanOverwriteRecords(t *testing.T) {
 	trial.Until(t, "the record to be overwritten", func() bool { return s.inventory() != before })
 }
 
-// seldom are rights of orders-member that this test cannot do without: they are for
-// clusters.
-var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota"}
+// seldom are rights of orders-member that this test cannot do without: those for clusters,
+// and one for consumers that somebody deletes (TestEachRightOfASource in drivers/rotanats).
+var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota", "$JS.API.STREAM.MSG.GET.ORDERS"}
 
 // TestAMissingRightIsTold: without any one of the rights of a member, rota run names
 // the right. So none on the page is needless, and none can be forgotten in silence.

@@ -231,7 +231,10 @@ func (h *findings) wait(t testing.TB, says ...string) {
 		select {
 		case <-h.more:
 		case <-timeout:
-			t.Fatalf("nobody tells %q; told: %q", says, h.all)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t.Errorf("nobody tells %q; told: %q", says, h.all)
+			return
 		}
 	}
 	t.Logf("told after %v: %s", time.Since(h.began).Round(time.Millisecond), h.find(says...))

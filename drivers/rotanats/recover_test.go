@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
@@ -199,17 +201,20 @@ func TestStreamSetBack(t *testing.T) {
 		name      string
 		published int // after it was set back from 200 to 100
 		live      bool
+		away      bool // the owner comes back when they are there
+		says      string
 	}{
-		{"the owner was cut off", 51, false},
-		{"under its owner", 51, true},
-		{"under its owner, and it has caught up", 150, true},
+		{"the owner was cut off", 51, false, false, "but stream"},
+		{"under its owner", 51, true, false, "but stream"},
+		{"under its owner, and it has caught up", 150, true, true, "is another one now"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			opts := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir}
-			start := func() *server.Server {
+			start := func(port int) *server.Server {
 				t.Helper()
+				opts.Port = port
 				ns, err := server.NewServer(opts.Clone())
 				if err != nil {
 					t.Fatal(err)
@@ -221,8 +226,8 @@ func TestStreamSetBack(t *testing.T) {
 				return ns
 			}
 			stop := func(ns *server.Server) { ns.Shutdown(); ns.WaitForShutdown() }
-			ns := start()
-			fmt.Sscanf(ns.Addr().String(), "127.0.0.1:%d", &opts.Port)
+			ns := start(-1)
+			port := ns.Addr().(*net.TCPAddr).Port
 			r := newRelay(t, newBroker(t, ns.ClientURL()))
 			_, cut := r.begin("")
 			r.flow(100)
@@ -232,7 +237,7 @@ func TestStreamSetBack(t *testing.T) {
 			if err := os.CopyFS(kept, os.DirFS(files)); err != nil {
 				t.Fatal(err)
 			}
-			ns = start()
+			ns = start(port)
 			_, cut = r.begin("") // replaces the consumer: the note has a start of its own
 			r.flow(100)
 			if !c.live {
@@ -257,18 +262,34 @@ func TestStreamSetBack(t *testing.T) {
 				return isNew
 			}
 			r.ledger.mu.Unlock()
-			ns = start()
-			t.Cleanup(func() { stop(ns) })
-			for i := range c.published {
-				if err := r.b.Publish(r.b.names[0], fmt.Appendf(nil, "new %d", i)); err != nil {
+			publish := func(at *server.Server) {
+				t.Helper()
+				nc, err := nats.Connect(at.ClientURL())
+				if err != nil {
 					t.Fatal(err)
 				}
+				defer nc.Close()
+				for i := range c.published {
+					if _, err := nc.Request(r.b.names[0], fmt.Appendf(nil, "new %d", i), 10*time.Second); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if c.away {
+				elsewhere := start(-1)
+				publish(elsewhere)
+				stop(elsewhere)
+			}
+			ns = start(port)
+			t.Cleanup(func() { stop(ns) })
+			if !c.away {
+				publish(ns)
 			}
 			if !c.live {
 				r.begin("")
 			}
 			r.ledger.wait("all new messages are handled", 30*time.Second, func() bool { return len(got) == c.published })
-			r.findings.wait(t, "stream-went-back", r.b.names[0])
+			r.findings.wait(t, "stream-went-back", r.b.names[0], c.says)
 		})
 	}
 }

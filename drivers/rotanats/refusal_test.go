@@ -29,7 +29,8 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 		begin  func(t *testing.T, g *guarded)
 		end    func(t *testing.T, g *guarded)
 		says   []string
-		poison bool // the first message fails for ever, and is dead-lettered at the end
+		poison bool // the first message is bad, and is dead-lettered at the end
+		late   bool // it begins when messages have been handled
 	}
 	without := func(right string) func(*testing.T, *guarded) {
 		return func(_ *testing.T, g *guarded) { g.without(right) }
@@ -58,12 +59,13 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 	}
 	denied := "permissions violation: Permissions Violation for Publish to"
 	for name, c := range map[string]attack{
-		"no right to create a consumer": {begin: without("$JS.API.CONSUMER.CREATE."), end: all, says: []string{"source-failed", denied}},
-		"no right to pull":              {begin: without("$JS.API.CONSUMER.MSG.NEXT."), end: all, says: []string{"source-failed", denied}},
-		"no right to settle":            {begin: without("$JS.ACK."), end: all, says: []string{"source-failed", denied, "$JS.ACK."}},
-		"no right to write notes":       {begin: without("$KV.rota-sources.>"), end: all, says: []string{"source-failed", denied}},
-		"no right to read notes":        {begin: without("$JS.API.STREAM.MSG.GET.KV_rota-sources"), end: all, says: []string{"source-failed", denied}},
-		"no right to dead letters":      {begin: without("dead."), end: all, says: []string{"source-failed", "cannot dead-letter", denied}, poison: true},
+		"no right to create a consumer":     {begin: without("$JS.API.CONSUMER.CREATE."), end: all, says: []string{"source-failed", denied}},
+		"no right to pull":                  {begin: without("$JS.API.CONSUMER.MSG.NEXT."), end: all, says: []string{"source-failed", denied}},
+		"no right to settle":                {begin: without("$JS.ACK."), end: all, says: []string{"source-failed", denied, "$JS.ACK."}},
+		"the right to settle is taken away": {begin: without("$JS.ACK."), end: all, says: []string{"source-failed", denied, "$JS.ACK."}, late: true},
+		"no right to write notes":           {begin: without("$KV.rota-sources.>"), end: all, says: []string{"source-failed", denied}},
+		"no right to read notes":            {begin: without("$JS.API.STREAM.MSG.GET.KV_rota-sources"), end: all, says: []string{"source-failed", denied}},
+		"no right to dead letters":          {begin: without("dead."), end: all, says: []string{"source-failed", "cannot dead-letter", denied}, poison: true},
 		"dead letters are full": {begin: dead(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 10, jetstream.DiscardNew }), end: asBefore,
 			says: []string{"source-failed", "cannot dead-letter", "maximum bytes exceeded"}, poison: true},
 		"dead letters have another subject": {begin: dead(func(c *jetstream.StreamConfig) { c.Subjects = []string{"other.>"} }), end: asBefore,
@@ -81,8 +83,10 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 				}
 			})
 			g.names = g.names[:1]
-			c.begin(t, g)
 			l, h := newLedger(t), newFindings()
+			if !c.late {
+				c.begin(t, g)
+			}
 			calls := atomic.Int64{}
 			x := newTap(t, g.Addr())
 			g.flow(1, 20)
@@ -97,6 +101,14 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 					return l.handle(ctx, m)
 				}
 			})
+			if c.late {
+				l.wait("the first messages", 30*time.Second, l.reached(g.broker, 20))
+				c.begin(t, g)
+				g.flow(21, 40)
+				calls.Store(0)
+				x.n.Store(0)
+				h.began = time.Now()
+			}
 			h.wait(t, c.says...)
 			time.Sleep(watchTime - time.Since(h.began)) // how much it costs in this time
 			n, handled := x.n.Load(), calls.Load()
@@ -108,7 +120,7 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 			}
 			t.Logf("%d requests and %d calls of the handler in %v", n, handled, watchTime)
 			c.end(t, g)
-			l.wait("it ends by itself", 40*time.Second, l.reached(g.broker, 20))
+			l.wait("it ends by itself", 40*time.Second, l.reached(g.broker, map[bool]int{true: 40, false: 20}[c.late]))
 			leave()
 			if err := <-ended; err != nil {
 				t.Error(err)

@@ -169,6 +169,9 @@ func (b *broker) Dead() (out [][]byte, err error) {
 	}
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
 		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // it was replayed
+		}
 		if err != nil {
 			return nil, err
 		}
