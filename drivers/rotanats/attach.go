@@ -388,27 +388,26 @@ func (s *source) makeRoom(ctx context.Context, own rota.Ownership, c *claim, nex
 	return err
 }
 
-// start returns the sequence of the first message of a new consumer. If that lies beyond
-// the end of the stream, the end is read again before the number counts as wrong: a
-// server that has just become the stream's leader may answer with a stale end.
+// start returns the sequence of the first message of a new consumer. If what was settled
+// lies beyond the end of the stream, the end is read again before the number counts as
+// wrong: a server that has just become the stream's leader may answer with a stale end.
 func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *facts, old *consumerInfo) (uint64, error) {
-	var floor uint64
+	noted, floor := c.Start, uint64(0)
 	if old != nil {
 		floor = old.AckFloor.Stream
 	}
 	if !c.Stream.Equal(f.created) { // another stream, or there was no note
-		after, err := s.afterMark(ctx, own, c.settled, f, 1)
-		return max(after, 1), err
+		noted, floor = 0, 0
 	}
 	for tries := 1; ; tries++ {
-		from, ok := begin(c.Start, floor, f.last)
-		if ok {
+		from, ok := begin(noted, floor, f.last)
+		switch beyond := c.settled.stream.Equal(f.created) && c.settled.sequence > f.last; {
+		case ok && (!beyond || tries == 3):
 			after, err := s.afterMark(ctx, own, c.settled, f, from)
 			return max(from, after), err
-		}
-		if tries == 3 {
+		case tries == 3:
 			own.Tell("stream-went-back", fmt.Sprintf("messages were settled up to %d, but stream %s ends at %d: consuming from message %d on",
-				max(c.Start-1, floor), s.set.Stream, f.last, from))
+				max(max(noted, 1)-1, floor), s.set.Stream, f.last, from))
 			return from, nil
 		}
 		select {
