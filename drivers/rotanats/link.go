@@ -223,10 +223,11 @@ func (l *link) asyncError(err error) {
 	if r == nil {
 		return
 	}
-	l.warnRefused(r)
+	text := l.missing(r)
+	l.warn(text)
 	for _, i := range all {
 		if i.concerns(r) {
-			i.end(r)
+			i.end(fmt.Errorf("rotanats: %s (%w)", text, r))
 		}
 	}
 }
@@ -267,7 +268,7 @@ func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	case err == nil:
 		return r, nil
 	case denied(context.Cause(ctx)):
-		err = context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case context.Cause(ctx) != nil:
 		return nil, l.explain(context.Cause(ctx))
 	}

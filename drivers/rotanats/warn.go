@@ -57,17 +57,16 @@ func (l *link) Warnings() []string {
 	return out
 }
 
-// warnRefused warns of a missing right.
-func (l *link) warnRefused(r *refusal) {
+// missing says which right is missing, and what to do.
+func (l *link) missing(r *refusal) string {
 	what := "publish to"
 	if !r.publish {
 		what = "subscribe to"
 	}
 	if r.subject == "" {
-		l.warn(fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, r))
-		return
+		return fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, r)
 	}
-	l.warn(fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(r.subject)))
+	return fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(r.subject))
 }
 
 // right returns the pattern of the right that a subject needs. Subjects that differ only
