@@ -2,6 +2,8 @@ package rotanats_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // A tap is a TCP proxy to a NATS server that counts what clients publish: every request,
@@ -238,6 +241,49 @@ func (h *findings) wait(t testing.TB, says ...string) {
 		}
 	}
 	t.Logf("told after %v: %s", time.Since(h.began).Round(time.Millisecond), h.find(says...))
+}
+
+// keep runs a member until leave lets it leave in good order, or cut makes it die. On a
+// machine that is too busy for its short lease it may end before that; then it is started
+// again, as a supervisor would do.
+func (l *ledger) keep(name string, mem *rotatest.MemStore, source func() rota.Source, tune ...func(*rota.Config)) (leave, cut func()) {
+	l.Helper()
+	store := rotatest.Faulty(mem.Open(), 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	l.Cleanup(cancel)
+	dying, ended := make(chan struct{}), make(chan error, 1)
+	tune = append(tune, func(c *rota.Config) { c.Orphan = rota.AtOnce })
+	run := func() error { return <-l.memberUntil(ctx, name, store, source(), tune...) }
+	go func() {
+		for {
+			err := run()
+			select {
+			case <-dying:
+			default:
+				if errors.Is(err, rota.ErrOrphaned) && ctx.Err() == nil {
+					continue
+				}
+			}
+			ended <- err
+			return
+		}
+	}()
+	leave = func() {
+		l.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			l.Errorf("%s left: %v", name, err)
+		}
+	}
+	cut = func() {
+		l.Helper()
+		close(dying)
+		store.Fail()
+		if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
+			l.Errorf("%s was cut off: %v", name, err)
+		}
+	}
+	return leave, cut
 }
 
 // without takes rights away from members, until restore is called.

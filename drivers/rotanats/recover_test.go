@@ -1,7 +1,6 @@
 package rotanats_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -40,24 +39,7 @@ func (r *relay) begin(query string) (leave, cut func()) {
 	if query != "" {
 		b = b.with(query)
 	}
-	store := rotatest.Faulty(r.mem.Open(), 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := r.memberUntil(ctx, "m", store, b.Source(), r.tune, func(c *rota.Config) { c.Orphan = rota.AtOnce })
-	leave = func() {
-		r.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
-	}
-	cut = func() {
-		r.Helper()
-		store.Fail()
-		if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
-			r.Error(err)
-		}
-	}
-	return leave, cut
+	return r.keep("m", r.mem, b.Source, r.tune)
 }
 
 // flow publishes n messages and waits until they are handled.

@@ -2,7 +2,6 @@ package rotanats_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,10 +30,7 @@ const walkTime = 60 * time.Second
 
 func (w *walk) begin(name string) (leave, cut func()) {
 	w.Helper()
-	store := rotatest.Faulty(w.mem.Open(), 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := w.memberUntil(ctx, name, store, w.g.Source(), w.tune, func(c *rota.Config) {
-		c.Orphan = rota.AtOnce
+	return w.keep(name, w.mem, w.g.Source, w.tune, func(c *rota.Config) {
 		c.Handle = func(ctx context.Context, m rota.Message) error {
 			err := w.handle(ctx, m)
 			if strings.HasSuffix(string(m.Value), " 4") && w.bad.Load() {
@@ -43,19 +39,6 @@ func (w *walk) begin(name string) (leave, cut func()) {
 			return err
 		}
 	})
-	leave = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.Errorf("%s left: %v", name, err)
-		}
-	}
-	cut = func() {
-		store.Fail()
-		if err := <-ended; !errors.Is(err, rota.ErrOrphaned) {
-			w.Errorf("%s was cut off: %v", name, err)
-		}
-	}
-	return leave, cut
 }
 
 func (w *walk) flow(n int) {
