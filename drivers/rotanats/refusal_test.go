@@ -20,6 +20,7 @@ import (
 const (
 	watchTime  = 10 * time.Second
 	requestsIn = 120
+	many       = 300 // messages: more than are fetched at once
 )
 
 // Attacks that stop one partition. Each is told in the server's own words, costs few
@@ -90,7 +91,7 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 			}
 			calls := atomic.Int64{}
 			x := newTap(t, g.Addr())
-			g.flow(1, 20)
+			g.flow(1, many)
 			ctx, leave := context.WithCancel(t.Context())
 			ended := l.memberUntil(ctx, "a", rotatest.NewMemStore(), g.SourceAt(x.l.Addr().String()), h.tune, func(cfg *rota.Config) {
 				cfg.Handle = func(ctx context.Context, m rota.Message) error {
@@ -103,9 +104,9 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 				}
 			})
 			if c.late {
-				l.wait("the first messages", 30*time.Second, l.reached(g.broker, 20))
+				l.wait("the first messages", 30*time.Second, l.reached(g.broker, many))
 				c.begin(t, g)
-				g.flow(21, 40)
+				g.flow(many+1, 2*many)
 				calls.Store(0)
 				x.n.Store(0)
 				h.began = time.Now()
@@ -121,7 +122,7 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 			}
 			t.Logf("%d requests and %d calls of the handler in %v", n, handled, watchTime)
 			c.end(t, g)
-			l.wait("it ends by itself", 40*time.Second, l.reached(g.broker, map[bool]int{true: 40, false: 20}[c.late]))
+			l.wait("it ends by itself", 40*time.Second, l.reached(g.broker, map[bool]int{true: 2 * many, false: many}[c.late]))
 			leave()
 			if err := <-ended; err != nil {
 				t.Error(err)
