@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ type outageSink struct {
 	away string // partition whose writes fail
 	done map[string]int
 	last map[string]rota.Message
+
+	again int // messages that were handled before
 }
 
 func (s *outageSink) handle(_ context.Context, msg rota.Message) error {
@@ -36,11 +39,16 @@ func (s *outageSink) handle(_ context.Context, msg rota.Message) error {
 	if s.away == msg.Partition {
 		return errors.New("connection refused")
 	}
-	was := s.last[msg.Partition]
-	if want := fmt.Sprint(s.done[msg.Partition] + 1); string(msg.Value) != want || msg.Token < was.Token {
-		s.t.Errorf("%s: message %s under token %d, want message %s; the last had token %d", msg.Partition, msg.Value, msg.Token, want, was.Token)
+	was, next := s.last[msg.Partition], s.done[msg.Partition]+1
+	n, err := strconv.Atoi(string(msg.Value))
+	if err != nil || n > next || msg.Token < was.Token {
+		s.t.Errorf("%s: message %s under token %d, want message %d; the last had token %d", msg.Partition, msg.Value, msg.Token, next, was.Token)
 	}
-	s.done[msg.Partition]++
+	if n < next {
+		s.again++ // on a busy machine a lease may end between an effect and its settlement
+		return nil
+	}
+	s.done[msg.Partition] = n
 	s.last[msg.Partition] = msg
 	return nil
 }
@@ -125,6 +133,9 @@ func TestOutageOfTheSink(t *testing.T) {
 		} else if time.Now().After(deadline) {
 			t.Fatalf("handled are %v of %v", is, sent)
 		}
+	}
+	if timed && sink.again > 0 {
+		t.Errorf("%d messages came again", sink.again)
 	}
 	if other == 0 {
 		t.Errorf("%s was not handled during the outage", b.names[1])
