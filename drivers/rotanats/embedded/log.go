@@ -153,7 +153,18 @@ func (l *natsLog) say(level slog.Level, format string, v []any) {
 		}
 		l.mu.Unlock()
 	}
+	if harmless(text) {
+		level = slog.LevelDebug
+	}
 	l.log.Log(context.Background(), level, "nats-server", "folder", l.dir, "says", text)
+}
+
+// harmless tells whether a line says no more than that the last server of the folder did
+// not end in order: its summary of a stream is older than the stream.
+func harmless(text string) bool {
+	return strings.HasSuffix(text, "Stream state outdated, last block has additional entries, will rebuild") ||
+		strings.HasSuffix(text, "Stream state outdated, found extra blocks, will rebuild") ||
+		strings.HasSuffix(text, "Recovering stream state from index errored: prior state file")
 }
 
 func (l *natsLog) Fatalf(format string, v ...any) {

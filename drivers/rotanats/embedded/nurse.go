@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 const (
 	nurseEvery = time.Second      // how often a server asks whether it can still write
-	restRoom   = 1 << 20          // bytes that must be free before a restart
+	nurseRoom  = 1 << 20          // bytes that must be free before a restart
 	firstRest  = 2 * time.Second  // pause between two restarts; it doubles
 	lastRest   = time.Minute      // the longest pause
 	wellTime   = 10 * time.Minute // after this time without an error the pause is short again
@@ -31,10 +32,11 @@ type nurse struct {
 	since time.Time // when the failure was noticed; zero while there is none
 	last  time.Time // when nats-server was restarted
 	rest  time.Duration
+	seen  []server.StreamDetail // the streams, when they were last looked at
 }
 
 func (s *Server) nurse(f folder.Folder) {
-	n := nurse{s: s, f: f}
+	n := nurse{s: s, f: f, seen: s.found}
 	tick := time.NewTicker(nurseEvery)
 	defer tick.Stop()
 	for {
@@ -43,6 +45,7 @@ func (s *Server) nurse(f folder.Folder) {
 			return
 		case <-tick.C:
 			n.look()
+			n.compare()
 		}
 	}
 }
@@ -61,7 +64,7 @@ func (n *nurse) look() {
 	if n.since.IsZero() {
 		n.since = now
 	}
-	if err := n.f.Writable(restRoom); err != nil {
+	if err := n.f.Writable(nurseRoom); err != nil {
 		n.s.log.Error("the server cannot write, and acknowledges nothing; it goes on by itself when it can", "err", n.f.Explain(err))
 		return
 	}
@@ -77,6 +80,27 @@ func (n *nurse) look() {
 	if err := n.s.launch(n.f); err != nil {
 		n.s.log.Error("nats-server does not start again; retrying", "folder", n.s.dir, "err", err)
 	}
+}
+
+// compare reports streams that have lost their last messages. nats-server cuts a file off
+// where it cannot read it, if it finds that out while it serves, and says nothing.
+//
+// After a failed write it waits for the restart and begins anew, since the number of a
+// message that was not acknowledged may be used again.
+func (n *nurse) compare() {
+	if !n.since.IsZero() {
+		n.seen = n.s.found
+		return
+	}
+	now := streams(n.s.ns.Load())
+	for _, d := range now {
+		i := slices.IndexFunc(n.seen, func(was server.StreamDetail) bool { return was.Name == d.Name && was.Created.Equal(d.Created) })
+		if i >= 0 && d.State.LastSeq < n.seen[i].State.LastSeq {
+			n.s.log.Error("a stream has lost messages: a file of it is damaged; stop the server and put its files back from a backup",
+				"stream", d.Name, "folder", n.s.dir, "from", d.State.LastSeq+1, "to", n.seen[i].State.LastSeq)
+		}
+	}
+	n.seen = now
 }
 
 // failure returns why nats-server does not accept writes, nil if it does as far as it

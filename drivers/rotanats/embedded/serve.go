@@ -33,6 +33,7 @@ type Server struct {
 	lock  *os.File
 	note  folder.Note
 	fresh bool
+	found []server.StreamDetail // the streams, when nats-server had just read them
 	once  sync.Once
 	done  chan struct{} // closed when the server has stopped
 	err   error         // why it stopped by itself; nil after Close
@@ -55,6 +56,7 @@ const checkEvery = 500 * time.Millisecond
 const (
 	startTime = 30 * time.Second // timeout for the server to read its data
 	writeTime = 10 * time.Second // timeout of a write to a client
+	startRoom = 64 << 10         // bytes that must be free
 	leaveTime = time.Second      // how long clients may take to read the last bytes of a server that stops
 )
 
@@ -226,6 +228,14 @@ func (s *Server) launch(f folder.Folder) error {
 	if err != nil {
 		return err
 	}
+	// On a full disk nats-server may take a stream for broken, and remove it.
+	if err := f.Writable(startRoom); err != nil {
+		return f.Explain(err)
+	}
+	dirs := streamDirs(f.Dir)
+	if err := checkFiles(dirs); err != nil {
+		return err
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return err
@@ -237,7 +247,7 @@ func (s *Server) launch(f folder.Folder) error {
 	if err = said.failed(); err != nil || !ready {
 		err = errors.Join(fmt.Errorf("the server of %s did not start", f), err)
 	} else {
-		err = s.readable(ns, said)
+		err = s.checkStreams(ns, dirs, said)
 	}
 	if err != nil {
 		ns.Shutdown()
