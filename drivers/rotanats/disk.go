@@ -28,7 +28,9 @@ func (s *store) withDisk(err error) error {
 	select {
 	case cause := <-found:
 		if slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}, func(e error) bool { return errors.Is(cause, e) }) {
-			return fmt.Errorf("%w; %w", err, f.Explain(cause))
+			cause = f.Explain(cause)
+			s.warn(cause.Error()) // reads are answered, so for a member this is not an outage
+			return fmt.Errorf("%w; %w", err, cause)
 		}
 	case <-time.After(diskTime):
 	}

@@ -51,11 +51,14 @@ func TestFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := publisher{t: t, js: js}
-			p.until("before", func() bool { return p.acked >= 20 })
+			for range 12 { // of 24 MB
+				p.until("a large message", make([]byte, 1<<20), func() bool { return !p.failed })
+			}
+			p.until("before", make([]byte, 5000), func() bool { return p.acked >= 20 })
 
 			free := fillDisk(t, filepath.Dir(dir))
 			w.until("a write that fails", func(err error) bool { return err != nil })
-			p.until("a publish that fails", func() bool { return p.failed })
+			p.until("a publish that fails", make([]byte, 5000), func() bool { return p.failed })
 			said.until(t, "no space is left for the folder "+dir+": make space")
 			w.until("an error that names the disk", func(err error) bool {
 				return err != nil && strings.Contains(err.Error(), "no space is left for the folder "+dir)
@@ -63,7 +66,7 @@ func TestFullDisk(t *testing.T) {
 			free()
 			began := time.Now()
 			w.until("a write that succeeds", func(err error) bool { return err == nil })
-			p.until("a publish that succeeds", func() bool { return !p.failed })
+			p.until("a publish that succeeds", make([]byte, 5000), func() bool { return !p.failed })
 			t.Logf("writes go on %v after there was space", time.Since(began).Round(time.Millisecond))
 			said.until(t, "accepts writes again")
 			w.mustPut(20)
@@ -96,7 +99,8 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// fillDisk uses up a file system, to the last byte.
+// fillDisk uses up a file system, to the last byte. free gives 3 MB back: less than is in
+// use, as when somebody removes a file or two.
 func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "fill")
@@ -115,7 +119,11 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 		}
 	}
 	return func() {
-		if err := os.Remove(name); err != nil {
+		info, err := os.Stat(name)
+		if err == nil {
+			err = os.Truncate(name, info.Size()-3<<20)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,11 +187,11 @@ type publisher struct {
 	seqs   []uint64
 }
 
-func (p *publisher) until(what string, ok func() bool) {
+func (p *publisher) until(what string, message []byte, ok func() bool) {
 	p.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(p.t.Context(), 500*time.Millisecond)
-		ack, err := p.js.Publish(ctx, "s.1", make([]byte, 5000))
+		ack, err := p.js.Publish(ctx, "s.1", message)
 		cancel()
 		if p.failed = err != nil; err == nil {
 			p.acked++

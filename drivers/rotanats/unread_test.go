@@ -86,7 +86,7 @@ func TestUnreadableBlockIsNotRemoved(t *testing.T) {
 	if err := os.Mkdir(block, 0o700); err != nil { // reading it fails, for root as well
 		t.Fatal(err)
 	}
-	if told, err := serveDamaged(t, dir); err == nil || !strings.Contains(told, block) || !strings.Contains(told, "put its files back from a backup") {
+	if told, err := serveDamaged(t, dir); err == nil || !strings.Contains(told, block) || !strings.Contains(told, "back from a backup") {
 		t.Errorf("serving returns %v and says %s", err, told)
 	}
 	if err := os.Remove(block); err != nil {

@@ -270,11 +270,16 @@ func (s *Server) land() {
 // files for its own work, too, and a flood of connections must not use them up.
 func maxConnections() int { return int(min(maxFiles()/2, 1<<16)) }
 
+// maxStore is no limit: the disk is. By default nats-server would accept three quarters of
+// what is free when it starts, also when there is more space later. A group would then stop
+// on a disk that is not full.
+const maxStore = 1 << 60
+
 func (s *Server) options(f folder.Folder) (*server.Options, error) {
 	set := s.set
 	o := &server.Options{
 		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: f.Dir, SyncAlways: true,
+		JetStream: true, StoreDir: f.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
 	}
 	if s.note.Address == "" {

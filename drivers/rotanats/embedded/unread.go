@@ -20,7 +20,10 @@ import (
 // take the group for a new one. So a folder with such a stream is not served, and files
 // that cannot be read are looked for before nats-server sees them.
 
-const whatToDo = "put its files back from a backup; or move them away, to go on without what they hold: groups then begin anew"
+// whatToDo is the advice for a stream whose files are in dir.
+func whatToDo(dir string) string {
+	return fmt.Sprintf("put its files, %s, back from a backup; or move them away, to go on without what they hold: groups then begin anew", dir)
+}
 
 // streamDirs returns the folders of the streams that hold data.
 func streamDirs(dir string) (list []string) {
@@ -55,7 +58,7 @@ func checkFiles(dirs []string) error {
 	for _, dir := range dirs {
 		for _, name := range streamFiles(dir) {
 			if err := readEnd(name); err != nil {
-				errs = append(errs, fmt.Errorf("a file of the stream %s cannot be read (%w): %s", filepath.Base(dir), err, whatToDo))
+				errs = append(errs, fmt.Errorf("a file of the stream %s cannot be read (%w): %s", filepath.Base(dir), err, whatToDo(dir)))
 			}
 		}
 	}
@@ -88,7 +91,7 @@ func (s *Server) checkStreams(ns *server.Server, dirs []string, said *natsLog) e
 		name := filepath.Base(dir)
 		i := slices.IndexFunc(served, func(d server.StreamDetail) bool { return d.Name == name })
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("the stream %s cannot be read (%s): %s, %s", name, said.about(name), dir, whatToDo))
+			errs = append(errs, fmt.Errorf("the stream %s cannot be read (%s): %s", name, said.about(name), whatToDo(dir)))
 			continue
 		}
 		if restarted {

@@ -163,8 +163,13 @@ func (f Folder) Writable(bytes int) error {
 	if err == nil {
 		err = file.Sync() // some file systems find out here that they are full
 	}
-	err = errors.Join(err, file.Close())
+	if later := file.Close(); err == nil {
+		err = later
+	}
 	os.Remove(file.Name())
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return file.Err // the name is new each time, and the same problem is to be the same text
+	}
 	return err
 }
 
