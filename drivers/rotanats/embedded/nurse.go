@@ -77,7 +77,7 @@ func (n *nurse) look() {
 	n.last, n.rest = now, min(max(2*n.rest, firstRest), lastRest)
 	n.s.log.Warn("restarting nats-server, which refuses writes after an error", "folder", n.s.dir, "err", failure)
 	n.s.land()
-	if err := n.s.launch(n.f); err != nil {
+	if err := n.s.launch(n.f, false); err != nil {
 		n.s.log.Error("nats-server does not start again; retrying", "folder", n.s.dir, "err", err)
 	}
 }
@@ -93,14 +93,29 @@ func (n *nurse) compare() {
 		return
 	}
 	now := streams(n.s.ns.Load())
-	for _, d := range now {
-		i := slices.IndexFunc(n.seen, func(was server.StreamDetail) bool { return was.Name == d.Name && was.Created.Equal(d.Created) })
-		if i >= 0 && d.State.LastSeq < n.seen[i].State.LastSeq {
-			n.s.log.Error("a stream has lost messages: a file of it is damaged; stop the server and put its files back from a backup",
-				"stream", d.Name, "folder", n.s.dir, "from", d.State.LastSeq+1, "to", n.seen[i].State.LastSeq)
-		}
+	for _, l := range shorter(n.seen, now) {
+		n.s.log.Error("a stream has lost messages: a file of it is damaged; stop the server and put its files back from a backup",
+			"stream", l.stream, "folder", n.s.dir, "from", l.from, "to", l.to)
 	}
 	n.seen = now
+}
+
+// A loss is the messages that a stream had and has not any more.
+type loss struct {
+	stream   string
+	from, to uint64
+}
+
+// shorter returns the streams whose last number is lower than it was. One that was
+// deleted and created again is another.
+func shorter(was, now []server.StreamDetail) (list []loss) {
+	for _, d := range now {
+		i := slices.IndexFunc(was, func(w server.StreamDetail) bool { return w.Name == d.Name && w.Created.Equal(d.Created) })
+		if i >= 0 && d.State.LastSeq < was[i].State.LastSeq {
+			list = append(list, loss{d.Name, d.State.LastSeq + 1, was[i].State.LastSeq})
+		}
+	}
+	return list
 }
 
 // failure returns why nats-server does not accept writes, nil if it does as far as it

@@ -213,7 +213,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, ex
 	if err := f.WriteNote(s.note); err != nil {
 		return f.Explain(err)
 	}
-	if err := s.launch(f); err != nil {
+	if err := s.launch(f, true); err != nil {
 		return err
 	}
 	if s.socket, err = f.Listen(); err != nil {
@@ -222,8 +222,9 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, ex
 	return err
 }
 
-// launch starts nats-server, which reads its data.
-func (s *Server) launch(f folder.Folder) error {
+// launch starts nats-server, which reads its data. first is false if it ran before in this
+// process and could not write.
+func (s *Server) launch(f folder.Folder, first bool) error {
 	opts, err := s.options(f)
 	if err != nil {
 		return err
@@ -247,7 +248,7 @@ func (s *Server) launch(f folder.Folder) error {
 	if err = said.failed(); err != nil || !ready {
 		err = errors.Join(fmt.Errorf("the server of %s did not start", f), err)
 	} else {
-		err = s.checkStreams(ns, dirs, said)
+		err = s.checkStreams(ns, dirs, said, first)
 	}
 	if err != nil {
 		ns.Shutdown()

@@ -81,11 +81,9 @@ func readEnd(name string) error {
 
 // checkStreams returns an error that names the streams among dirs which nats-server does
 // not serve. At the first start it logs those of which a part is lost.
-func (s *Server) checkStreams(ns *server.Server, dirs []string, said *natsLog) error {
+func (s *Server) checkStreams(ns *server.Server, dirs []string, said *natsLog, first bool) error {
 	var errs []error
 	served := streams(ns)
-	// After a full disk the end of a file is a write that was not acknowledged.
-	restarted := s.found != nil
 	s.found = served
 	for _, dir := range dirs {
 		name := filepath.Base(dir)
@@ -94,8 +92,8 @@ func (s *Server) checkStreams(ns *server.Server, dirs []string, said *natsLog) e
 			errs = append(errs, fmt.Errorf("the stream %s cannot be read (%s): %s", name, said.about(name), whatToDo(dir)))
 			continue
 		}
-		if restarted {
-			continue
+		if !first {
+			continue // after a full disk the end of a file is a write that was not acknowledged
 		}
 		bucket, state, lost := strings.HasPrefix(name, "KV_"), served[i].State, 0
 		if said.about(name) != "" || bucket && state.NumDeleted < mostDeleted {
