@@ -24,7 +24,7 @@ func (s *store) withDisk(err error) error {
 	}
 	f := s.set.AsFolder()
 	found := make(chan error, 1)
-	go func() { found <- f.Writable(diskRoom) }() // nobody waits for it to end: a disk may hang
+	go func() { found <- f.Writable(diskRoom, false) }() // nobody waits for it to end: a disk may hang
 	select {
 	case cause := <-found:
 		if slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}, func(e error) bool { return errors.Is(cause, e) }) {

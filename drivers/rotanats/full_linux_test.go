@@ -22,7 +22,7 @@ import (
 
 // TestFullDisk fills the disk of a server and makes space again. The server says which
 // folder it is and what to do, and writes go on by themselves, for a store, for a source's
-// stream and for whoever hosts the server. What was acknowledged is still there.
+// stream and for the member that hosts the server. What was acknowledged is still there.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, dir string, log *slog.Logger) rota.Store{

@@ -64,7 +64,7 @@ func (n *nurse) look() {
 	if n.since.IsZero() {
 		n.since = now
 	}
-	if err := n.f.Writable(nurseRoom); err != nil {
+	if err := n.f.Writable(nurseRoom, true); err != nil {
 		n.s.log.Error("the server cannot write, and acknowledges nothing; it goes on by itself when it can", "err", n.f.Explain(err))
 		return
 	}

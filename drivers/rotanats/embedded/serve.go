@@ -24,7 +24,8 @@ import (
 )
 
 // A Server is an embedded NATS server that serves a folder. It syncs every write to disk
-// before it acknowledges it.
+// before it acknowledges it. When it cannot write, as on a full disk, it logs that and
+// goes on by itself once it can; connections are lost for a moment then.
 type Server struct {
 	dir   string
 	log   *slog.Logger
@@ -230,7 +231,7 @@ func (s *Server) launch(f folder.Folder, first bool) error {
 		return err
 	}
 	// On a full disk nats-server may take a stream for broken, and remove it.
-	if err := f.Writable(startRoom); err != nil {
+	if err := f.Writable(startRoom, false); err != nil {
 		return f.Explain(err)
 	}
 	dirs := streamDirs(f.Dir)

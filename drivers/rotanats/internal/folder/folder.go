@@ -149,8 +149,9 @@ func (f Folder) Explain(err error) error {
 }
 
 // Writable returns why a number of bytes cannot be written to the folder now. It writes
-// them to a file and removes it.
-func (f Folder) Writable(bytes int) error {
+// them to a file and removes it. With sync it waits until they are on the disk; without,
+// they never get there, so that a disk which is slow does not become slower.
+func (f Folder) Writable(bytes int, sync bool) error {
 	if err := f.private(); err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (f Folder) Writable(bytes int) error {
 	}
 	os.Remove(file.Name()) // now, where the system allows it: a process that is killed leaves nothing
 	_, err = file.Write(make([]byte, bytes))
-	if err == nil {
+	if err == nil && sync {
 		err = file.Sync() // some file systems find out here that they are full
 	}
 	if later := file.Close(); err == nil {
