@@ -181,7 +181,6 @@ func (w *writer) check() {
 type publisher struct {
 	t      *testing.T
 	js     jetstream.JetStream
-	n      int
 	acked  int
 	failed bool // the last one
 	seqs   []uint64
