@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // TestServeGoesOnAfterAFullDisk: while the disk of rota serve is full, it says so and what
@@ -16,7 +15,8 @@ import (
 // by themselves, and nobody has acted without a lease.
 func TestServeGoesOnAfterAFullDisk(t *testing.T) {
 	quick(t)
-	disk, dir := smallDisk(t), t.TempDir()
+	disk, fill := rotatest.SmallDisk(t)
+	dir := t.TempDir()
 	data := filepath.Join(disk, "data")
 	server := trial.Start(t, dir, "serve", "--dir", data)
 	trial.Until(t, "the server", func() bool { return strings.Contains(server.Out.String(), "serving") })
@@ -31,7 +31,7 @@ func TestServeGoesOnAfterAFullDisk(t *testing.T) {
 		return func() bool { return p(members[0]) && p(members[1]) }
 	}
 	trial.Until(t, "both at work", all(func(m *trial.Process) bool { return strings.Contains(m.Err.String(), " runs p") }))
-	free := fillDisk(t, disk)
+	free := fill()
 	full := "no space is left for the folder " + data + ": make space"
 	trial.Until(t, "a server that names its folder", func() bool { return strings.Contains(server.Err.String(), full) })
 	trial.Until(t, "members that stop, and say why", all(func(m *trial.Process) bool {
@@ -58,55 +58,13 @@ func TestServeGoesOnAfterAFullDisk(t *testing.T) {
 // TestUpGoesOnAfterAFullDisk: rota up shows what its server says, in its story.
 func TestUpGoesOnAfterAFullDisk(t *testing.T) {
 	quick(t)
-	disk := smallDisk(t)
+	disk, fill := rotatest.SmallDisk(t)
 	data := filepath.Join(disk, "data")
 	up := trial.Start(t, t.TempDir(), "up", "--dir", data, "--members", "1", "--partitions", "2", "--rate", "20")
 	told := func(what string) func() bool { return func() bool { return strings.Contains(up.Out.String(), what) } }
 	trial.Until(t, "a member at work", told("c1 runs "))
-	free := fillDisk(t, disk)
+	free := fill()
 	trial.Until(t, "a server that names its folder", told("the server: error: the server cannot write, and acknowledges nothing; it goes on by itself when it can: no space is left for the folder "+data))
 	free()
 	trial.Until(t, "a server that goes on", told("the server accepts writes again"))
-}
-
-// smallDisk mounts a file system of 24 MB.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=0700"); errors.Is(err, syscall.EPERM) {
-		notAllowedHere(t, "only root can mount a small file system")
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// fillDisk uses up a file system, to the last byte.
-func fillDisk(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	name := filepath.Join(dir, "fill")
-	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for size := 1 << 20; size > 0; {
-		n, err := file.Write(make([]byte, size))
-		if err != nil && !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-		if n < size {
-			size /= 2
-		}
-	}
-	return func() {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -3,13 +3,10 @@ package rotanats_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/rota-dev/rota/rotatest"
 )
 
 // TestFullDisk fills the disk of a server and makes space again. The server says which
@@ -40,7 +38,8 @@ func TestFullDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := filepath.Join(smallDisk(t), "data")
+			disk, fill := rotatest.SmallDisk(t)
+			dir := filepath.Join(disk, "data")
 			var said logged
 			store := begin(t, dir, slog.New(slog.NewTextHandler(&said, nil)))
 			t.Cleanup(func() { store.Close() })
@@ -56,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			p.until("before", make([]byte, 5000), func() bool { return p.acked >= 20 })
 
-			free := fillDisk(t, filepath.Dir(dir))
+			free := fill()
 			w.until("a write that fails", func(err error) bool { return err != nil })
 			p.until("a publish that fails", make([]byte, 5000), func() bool { return p.failed })
 			said.until(t, "no space is left for the folder "+dir+": make space")
@@ -76,56 +75,6 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("the server says %d times that it cannot write:\n%s", n, &said)
 			}
 		})
-	}
-}
-
-// smallDisk mounts a file system of 24 MB.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=0700"); errors.Is(err, syscall.EPERM) {
-		if os.Getenv("ROTA_REQUIRE_REAL") == "1" {
-			t.Fatal("NOT ALLOWED: only root can mount a small file system")
-		}
-		t.Skip("SKIP only root can mount a small file system: run this test as root")
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// fillDisk uses up a file system, to the last byte. free gives 3 MB back: less than is in
-// use, as when somebody removes a file or two.
-func fillDisk(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	name := filepath.Join(dir, "fill")
-	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for size := 1 << 20; size > 0; {
-		n, err := file.Write(make([]byte, size))
-		if err != nil && !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-		if n < size {
-			size /= 2
-		}
-	}
-	return func() {
-		info, err := os.Stat(name)
-		if err == nil {
-			err = os.Truncate(name, info.Size()-3<<20)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
