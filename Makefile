@@ -16,7 +16,7 @@ unit: ## tests of all packages but the heavy ones, with -race where it runs
 servers: ## tests against real servers; installs what is missing, see scripts/deps.sh
 	@scripts/test.sh servers
 
-burst: ## 500 members start, 500 more, 600 leave: real connections to real servers
+burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connections to real servers
 	@scripts/test.sh burst
 
 outage: ## the sink of one partition is away for OUTAGE (5m), under load and on a real server: twice as long in all

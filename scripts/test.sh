@@ -116,12 +116,14 @@ servers() {
   pkgs=$(go list work)
   pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 15m -parallel 8 $(grep -E "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
 # burst is the row of a thousand members, with a connection each.
 burst() {
-  ROTA_BURST=${ROTA_BURST:-1000} go test -count=1 -timeout 15m -v -parallel 1 -run TestS0_11 ./test/processes
+  mkdir -p build/bench
+  ROTA_BURST=${ROTA_BURST:-1000} ROTA_BURST_REPORT=${ROTA_BURST_REPORT:-$PWD/build/bench/bursts.jsonl} \
+    go test -count="${RUNS:-1}" -timeout 2h -v -parallel 1 -run TestS0_11 ./test/processes
 }
 
 heavy() {

@@ -248,7 +248,7 @@ func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev ro
 		s.forget() // the stream is gone, or has no leader
 	}
 	if err != nil {
-		return 0, fmt.Errorf("write %s: %w", key, err)
+		return 0, fmt.Errorf("write %s: %w", key, s.withDisk(err))
 	}
 	var ack struct {
 		answer
@@ -302,6 +302,7 @@ func (s *store) Identity(ctx context.Context) (string, error) {
 	if err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info); err != nil {
 		return "", fmt.Errorf("identity: %w", err)
 	}
+	s.observe(&info)
 	id := info.Created.UTC().Format(time.RFC3339Nano)
 	c := info.Cluster
 	switch {

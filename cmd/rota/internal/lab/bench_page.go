@@ -32,9 +32,13 @@ func benchPageCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			bursts, err := readBursts(os.DirFS(args[0]))
+			if err != nil {
+				return err
+			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			if output == "page" {
-				writePerformance(out, all)
+				writePerformance(out, all, bursts)
 			} else {
 				io.WriteString(out, comparison(all))
 			}
@@ -188,7 +192,7 @@ func ratios(all []*benchReport) (lines [][]string) {
 }
 
 // writePerformance writes docs/performance.md.
-func writePerformance(w io.Writer, all []*benchReport) {
+func writePerformance(w io.Writer, all []*benchReport, bursts []burst) {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	us := all[0]
 	p("# Performance\n")
@@ -236,6 +240,7 @@ func writePerformance(w io.Writer, all []*benchReport) {
 	if len(all) > 1 {
 		writeComparison(p, all)
 	}
+	writeBursts(p, bursts)
 	p("## What is not measured\n")
 	p("- One machine: no network between members and server, and all of them share its cores.")
 	p("- One server without replicas; its own records are synced to disk, the messages are in memory.")

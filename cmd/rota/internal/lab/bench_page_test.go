@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func TestPageComparesAndTellsWhatIsAboveItsBound(t *testing.T) {
 		t.Errorf("too much is above its bound:\n%s", text)
 	}
 	var page strings.Builder
-	writePerformance(&page, all)
+	writePerformance(&page, all, nil)
 	trial.In(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |", "## What is not measured")
 }
 
@@ -88,7 +89,28 @@ func FuzzBenchReport(f *testing.F) {
 		}
 		trial.Tame(t, "the comparison", comparison(all))
 		var page strings.Builder
-		writePerformance(&page, all)
+		writePerformance(&page, all, nil)
 		trial.Tame(t, "the page", page.String())
 	})
+}
+
+// The page has a line for each burst of each store, with medians, and what is worst.
+func TestPageTellsOfBursts(t *testing.T) {
+	bursts, err := readBursts(fstest.MapFS{burstsFile: {Data: []byte(`{"store":"embedded","what":"start","members":500,"took":1.5,"first":0.3,"last":0.9,"plan":1.1,"plans":1}
+{"store":"embedded","what":"more","members":1000,"took":2.5,"plans":1,"memory":0.3,"peak":0.4}
+{"store":"embedded","what":"start","members":500,"took":1.7,"first":0.3,"last":0.9,"plan":1.1,"plans":2}
+{"store":"embedded","what":"start","members":500,"took":1.4,"first":0.3,"last":0.9,"plan":1.1,"plans":1}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	writeBursts(func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }, bursts)
+	trial.In(t, page.String(), "| embedded | start | 500 | 3 | 0.30 | 0.90 | 1.10 | 1.50 | 1.70 | 2 |", "| embedded | more | 1000 | 1 |", "embedded 0.30 MB, 0.40 at the peak")
+	if _, err := readBursts(fstest.MapFS{burstsFile: {Data: []byte("{")}}); err == nil || !strings.Contains(err.Error(), burstsFile) {
+		t.Errorf("a file that is cut short: %v", err)
+	}
+	if none, err := readBursts(fstest.MapFS{}); none != nil || err != nil {
+		t.Errorf("no file: %v, %v", none, err)
+	}
 }
