@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/pack"
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/rule"
@@ -19,6 +20,9 @@ type scratch struct {
 	open    []plan.Member
 	parts   []plan.Partition
 	targets []int32
+
+	loads      []pack.Load
+	capacities []float64
 }
 
 // peerRef is a newcomer's name and session, to be sorted by both.
@@ -54,6 +58,9 @@ func (n *Node) draft() *record.Plan {
 	if n.rosterKnown() {
 		if why, wanted := d.wanted(); !wanted {
 			l.burst.close()
+			if why := d.unbalanced(); why != 0 {
+				d.replan(why)
+			}
 		} else if d.due() {
 			d.replan(why)
 		}
@@ -482,6 +489,7 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 			}
 			if t != r.Owner {
 				moved++
+				n.cool(record.ID(i))
 			}
 			r.State, r.Rev = record.Revoking, d.gen
 		case record.Revoking:

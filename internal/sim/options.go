@@ -180,6 +180,9 @@ func New(o Options) *World {
 	if o.Config.Lease == 0 {
 		o.Config.Timing = core.DefaultTiming()
 	}
+	if o.Config.Packing.Measure == 0 {
+		o.Config.Packing = core.DefaultPacking()
+	}
 	o.failures = max(o.failures, 1)
 	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, granted: map[grant]int32{}, begun: map[uint32]uint64{}}
 	w.checks.Who = func(n int32) string {

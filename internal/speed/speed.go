@@ -18,11 +18,21 @@ type Reading struct {
 	Epoch     string // changes when the counter restarts
 }
 
-// A Load is what is known about one partition.
+// A Load is what is known about one partition, in thousandths: of units per second, and
+// of units.
 type Load struct {
-	Speed   float64 // arrivals per second
-	Backlog float64
+	Speed   uint64
+	Backlog uint64
 }
+
+// State says how much is known.
+type State uint8
+
+const (
+	NotYet  State = iota // the second reading is still to come
+	Known                // at least one speed is known
+	Unknown              // nothing has been read for long
+)
 
 const (
 	// rise is the time in which the speed follows 63 % of a step: 90 % take 7 s, and the
@@ -40,6 +50,8 @@ const (
 // A Gauge keeps the speeds of partitions. Its zero value is ready.
 type Gauge struct {
 	parts map[string]*part
+	began time.Duration // when loads were first asked for
+	asked bool
 }
 
 type part struct {
@@ -149,12 +161,48 @@ func arrived(last, now *Reading) float64 {
 	return float64(now.Arrived - last.Arrived)
 }
 
-// Load is what is known about a partition at a time; ok is false if nothing is known, or
-// nothing since Fresh.
-func (g *Gauge) Load(at time.Duration, name string) (l Load, ok bool) {
+// Loads returns what is known about partitions at a time, in their order. One that is not
+// known counts as an average one.
+func (g *Gauge) Loads(at time.Duration, names []string) ([]Load, State) {
+	if !g.asked {
+		g.asked, g.began = true, at
+	}
+	out := make([]Load, len(names))
+	sum, n := 0.0, 0
+	for _, name := range names {
+		if p := g.known(at, name); p != nil {
+			sum += p.speed
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+	case at-g.began < Fresh:
+		return nil, NotYet
+	default:
+		return nil, Unknown
+	}
+	average := thousandths(sum / float64(n))
+	for i, name := range names {
+		out[i].Speed = average
+		if p := g.known(at, name); p != nil {
+			out[i] = Load{thousandths(p.speed), thousandths(float64(p.last.Backlog))}
+		}
+	}
+	return out, Known
+}
+
+// known returns what is known about a partition; nil if nothing is, or nothing since
+// Fresh.
+func (g *Gauge) known(at time.Duration, name string) *part {
 	p := g.parts[name]
 	if p == nil || !p.known || at-p.at > Fresh {
-		return Load{}, false
+		return nil
 	}
-	return Load{Speed: p.speed, Backlog: float64(p.last.Backlog)}, true
+	return p
 }
+
+// thousandths rounds to whole numbers. What is larger than anybody's capacity is cut.
+func thousandths(v float64) uint64 { return uint64(min(v, most) * 1000) }
+
+const most = 1e15
