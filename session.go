@@ -54,6 +54,8 @@ type session struct {
 	dead       atomic.Int64 // messages dead-lettered
 	unreadable unreadable
 	warm       warmUps
+	tally      tally
+	scales     scales
 	holdSince  core.Time    // when this leader's hold began; 0 without one
 	holdEnd    atomic.Int64 // core.Time at which it is expected to be over; 0 without one
 	newGroup   atomic.Bool  // that hold is of a group without a plan
@@ -78,6 +80,7 @@ func newSession(ctx context.Context, m *Member) *session {
 	// for new.
 	// Without it: C1 was started in a new store. The store is emptied while C2 is cut off.
 	// C1's next session takes it for new, holds nothing back, and starts what C2 runs.
+	s.scales.gauge.Bytes = m.cfg.Packing.Unit == Bytes
 	cfg := &core.Config{
 		Session:  s.id,
 		Name:     m.name,
@@ -91,8 +94,11 @@ func newSession(ctx context.Context, m *Member) *session {
 	if m.cfg.Mode == Eager {
 		cfg.Mode = record.Eager
 	}
-	if m.cfg.Strategy == Range {
+	switch m.cfg.Strategy {
+	case Range:
 		cfg.Strategy = core.Range
+	case Pack:
+		cfg.Strategy, cfg.Packing = core.Pack, m.cfg.Packing.core()
 	}
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
@@ -416,6 +422,8 @@ func (s *session) do(a *core.Action) {
 		}
 	case core.DoAsk:
 		s.goDo(s.ask)
+	case core.DoMeasure:
+		s.measure()
 	case core.DoClose:
 		s.goDo(func() { s.send(core.Event{Kind: core.Closed}) })
 	case core.DoAbort:

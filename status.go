@@ -78,6 +78,8 @@ const (
 	WhyOrders    Why = "orders"    // an operator ordered it
 	WhyRoster    Why = "roster"    // partitions or their metadata changed
 	WhyOwnerless Why = "ownerless" // a partition had no owner
+	WhyLoad      Why = "load"      // a member was overloaded
+	WhyInterval  Why = "interval"  // the interval of Config.Packing was over, and a better plan was found
 )
 
 // A Cause is one reason for a plan, with the members it is about.

@@ -146,6 +146,9 @@ func (s *session) value(a *core.Action) record.Record {
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 		m.Letters = uint64(s.dead.Load())
+		if s.m.cfg.Strategy == Pack {
+			m.Load, m.Handled, m.Busy = s.tally.report(time.Now(), s.m.cfg.Parallel)
+		}
 	}
 	return &m
 }

@@ -299,7 +299,8 @@ func (r random) member() *Member {
 			return GaveUp{id, MakeToken(r.Uint32(), r.Uint32()), "it\nfailed: " + r.word(500)}
 		}),
 		Bug: r.number(), Proof: r.flag(), Returning: r.flag(),
-		Load:   byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
+		Load:    byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
+		Handled: r.number(), Busy: uint32(r.number() % 1001),
 		Name:   r.word(128),
 		Host:   Host{r.word(128), r.Uint32(), r.number(), r.number()},
 		Labels: r.pairs(), Sent: int64(r.Uint64()),

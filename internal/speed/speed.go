@@ -12,6 +12,7 @@ import (
 type Reading struct {
 	Partition string
 	Arrived   uint64 // since the counter began
+	Bytes     uint64 // of what arrived; it counts if the Gauge counts bytes
 	Handled   uint64 // by members, since the group began; it counts if Unknown
 	Unknown   bool   // the source does not count arrivals
 	Backlog   int64
@@ -49,6 +50,8 @@ const (
 
 // A Gauge keeps the speeds of partitions. Its zero value is ready.
 type Gauge struct {
+	Bytes bool // speeds are of bytes, not of messages
+
 	parts map[string]*part
 	began time.Duration // when loads were first asked for
 	asked bool
@@ -58,8 +61,9 @@ type part struct {
 	last  Reading
 	at    time.Duration // of the last reading
 	speed float64
-	known bool // speed was measured
-	lied  bool // the last reading was refused
+	size  float64 // bytes of a message, if they are counted; otherwise 1
+	known bool    // speed was measured
+	lied  bool    // the last reading was refused
 }
 
 // Take takes the answer of a source that was asked for the partitions at a time of a
@@ -110,7 +114,7 @@ func (g *Gauge) take(at time.Duration, r *Reading) (wrong string) {
 		g.parts[r.Partition] = p
 	}
 	first := p.last.Partition == "" || p.lied
-	if wrong = p.check(r, first); wrong != "" {
+	if wrong = p.check(r, first, g.Bytes); wrong != "" {
 		p.lied = true
 		return wrong
 	}
@@ -124,9 +128,18 @@ func (g *Gauge) take(at time.Duration, r *Reading) (wrong string) {
 	if passed < least {
 		return ""
 	}
-	now := max(0, arrived(&p.last, r)) / passed.Seconds()
+	share := 1 - math.Exp(-float64(passed)/float64(rise))
+	n := max(0, arrived(&p.last, r))
+	if !g.Bytes {
+		p.size = 1
+	} else if bytes := float64(r.Bytes - p.last.Bytes); n > 0 && p.size == 0 {
+		p.size = bytes / n
+	} else if n > 0 {
+		p.size += (bytes/n - p.size) * share
+	}
+	now := n * p.size / passed.Seconds()
 	if p.known {
-		now = p.speed + (now-p.speed)*(1-math.Exp(-float64(passed)/float64(rise)))
+		now = p.speed + (now-p.speed)*share
 	}
 	p.speed, p.known = now, true
 	p.last, p.at = *r, at
@@ -134,8 +147,14 @@ func (g *Gauge) take(at time.Duration, r *Reading) (wrong string) {
 }
 
 // check tells what is wrong with a reading.
-func (p *part) check(r *Reading, first bool) string {
+func (p *part) check(r *Reading, first, bytes bool) string {
 	switch {
+	case bytes && r.Unknown:
+		return "the source counts no arrivals, so it cannot count bytes"
+	case bytes && r.Bytes == 0 && r.Arrived > 0:
+		return "the source counts no bytes"
+	case bytes && r.Bytes > math.MaxInt64:
+		return fmt.Sprintf("%d bytes are more than anybody can count", r.Bytes)
 	case r.Backlog < 0:
 		return fmt.Sprintf("a backlog of %d", r.Backlog)
 	case r.Arrived > math.MaxInt64:
@@ -146,6 +165,8 @@ func (p *part) check(r *Reading, first bool) string {
 		return ""
 	case !r.Unknown && r.Arrived < p.last.Arrived:
 		return fmt.Sprintf("its arrivals went back from %d to %d without a new epoch", p.last.Arrived, r.Arrived)
+	case bytes && r.Bytes < p.last.Bytes:
+		return fmt.Sprintf("its bytes went back from %d to %d without a new epoch", p.last.Bytes, r.Bytes)
 	}
 	return ""
 }
@@ -186,7 +207,7 @@ func (g *Gauge) Loads(at time.Duration, names []string) ([]Load, State) {
 	for i, name := range names {
 		out[i].Speed = average
 		if p := g.known(at, name); p != nil {
-			out[i] = Load{thousandths(p.speed), thousandths(float64(p.last.Backlog))}
+			out[i] = Load{thousandths(p.speed), thousandths(float64(p.last.Backlog) * p.size)}
 		}
 	}
 	return out, Known
