@@ -39,7 +39,7 @@ func (s *session) measure() {
 		}
 	}
 	handled := s.scales.collect(s.node.Members(), names)
-	working := s.working()
+	live := s.liveMembers()
 	s.goDo(func() {
 		at := time.Duration(s.m.now())
 		ev := core.Event{Kind: core.Measured}
@@ -59,14 +59,14 @@ func (s *session) measure() {
 		for _, l := range loads {
 			ev.Loads = append(ev.Loads, core.Load(l))
 		}
-		for i := range working {
-			w := &working[i]
+		for i := range live {
+			w := &live[i]
 			for _, id := range w.owns {
 				if int(id) < len(loads) {
 					w.Backlog += loads[id].Backlog
 				}
 			}
-			if c := s.scales.learner.See(at, &w.Worker); c > 0 {
+			if c := s.scales.learner.See(at, &w.Member); c > 0 {
 				ev.Capacities = append(ev.Capacities, core.Capacity{Session: record.Session(w.ID), Units: c})
 			}
 		}
@@ -111,7 +111,7 @@ func (s *session) read(at time.Duration, asked []string, handled map[string]uint
 	for i, r := range readings {
 		out[i] = speed.Reading{Partition: r.Partition, Arrived: r.Arrived, Bytes: r.Bytes, Unknown: r.Unknown, Backlog: r.Backlog, Epoch: r.Epoch, Handled: handled[r.Partition]}
 	}
-	wrong := s.scales.gauge.Take(at, asked, out)
+	wrong := s.scales.gauge.Observe(at, asked, out)
 	if n := len(wrong); n > mostLeftOut {
 		wrong = append(wrong[:mostLeftOut:mostLeftOut], fmt.Sprintf("%d more", n-mostLeftOut))
 	}
@@ -150,7 +150,7 @@ func (s *session) readMeter(meter Meter, asked []string) ([]Reading, error) {
 
 // collect returns how many messages of each partition members have handled, as far as
 // their records tell. A record tells of a part of its partitions at a time, so all that
-// was told before is kept.
+// was reported before is kept.
 func (c *scales) collect(members []*record.Member, names []string) map[string]uint64 {
 	if c.handled == nil {
 		c.handled = map[record.ID]map[record.Session]uint64{}
@@ -177,20 +177,20 @@ func (c *scales) collect(members []*record.Member, names []string) map[string]ui
 	return out
 }
 
-// A worker is a live member, with what it owns.
-type worker struct {
-	speed.Worker
+// An owner is a live member, with what it owns.
+type owner struct {
+	speed.Member
 	owns []record.ID
 }
 
-// working lists the live members as the leader sees them.
-func (s *session) working() []worker {
-	var out []worker
+// liveMembers lists the live members as the leader sees them.
+func (s *session) liveMembers() []owner {
+	var out []owner
 	at := map[record.Session]int{}
 	for _, m := range s.node.Members() {
 		if m.State == record.Live {
 			at[m.Session] = len(out)
-			out = append(out, worker{Worker: speed.Worker{ID: uint64(m.Session), Handled: m.Handled, Busy: m.Busy}})
+			out = append(out, owner{Member: speed.Member{ID: uint64(m.Session), Handled: m.Handled, Busy: m.Busy}})
 		}
 	}
 	for i := range s.node.Plan().Rows {

@@ -114,7 +114,7 @@ type Token uint64
 // A Meter is a Source that measures arrivals and backlog. Only the leader reads it, every
 // two seconds, with the strategy Pack. A Source that wraps another must forward Read.
 type Meter interface {
-	// Read returns a Reading for each of the partitions, whoever owns them.
+	// Read returns a Reading for each of the partitions, owned or not.
 	Read(ctx context.Context, partitions []string) ([]Reading, error)
 }
 

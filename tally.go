@@ -11,15 +11,15 @@ import (
 // A tally counts what this session has handled, for the leader. It is asked by
 // heartbeats, beside the loop.
 type tally struct {
-	mu      sync.Mutex
-	runs    map[record.ID]*run
-	ended   map[record.ID]uint64 // handled by runs that are over
-	told    map[record.ID]uint64 // what the last heartbeats told
-	next    record.ID            // where the next one begins
-	worked  int64                // nanoseconds that handlers of runs that are over have worked
-	last    int64                // all of it, at the last heartbeat
-	at      time.Time            // of that heartbeat
-	handled uint64               // by runs that are over
+	mu       sync.Mutex
+	runs     map[record.ID]*run
+	ended    map[record.ID]uint64 // handled by runs that are over
+	reported map[record.ID]uint64 // what the last heartbeats said
+	next     record.ID            // where the next one begins
+	worked   int64                // nanoseconds that handlers of runs that are over have worked
+	last     int64                // all of it, at the last heartbeat
+	at       time.Time            // of that heartbeat
+	handled  uint64               // by runs that are over
 }
 
 // mostTallied is how many partitions one heartbeat tells of. With more, each has its turn.
@@ -29,7 +29,7 @@ func (t *tally) start(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.runs == nil {
-		t.runs, t.ended, t.told = map[record.ID]*run{}, map[record.ID]uint64{}, map[record.ID]uint64{}
+		t.runs, t.ended, t.reported = map[record.ID]*run{}, map[record.ID]uint64{}, map[record.ID]uint64{}
 	}
 	t.runs[r.id] = r
 }
@@ -60,15 +60,15 @@ func (t *tally) report(now time.Time, parallel int) (load []record.Load, handled
 		n := uint64(r.moved.Load())
 		handled += n
 		worked += r.worked.Load()
-		if n += t.ended[id]; n != t.told[id] {
+		if n += t.ended[id]; n != t.reported[id] {
 			changed = append(changed, record.Load{ID: id, Handled: n})
 		}
-		if n != t.told[id] || r.busy.Load() > 0 {
+		if n != t.reported[id] || r.busy.Load() > 0 {
 			active++
 		}
 	}
 	for id, n := range t.ended {
-		if t.runs[id] == nil && n != t.told[id] {
+		if t.runs[id] == nil && n != t.reported[id] {
 			changed = append(changed, record.Load{ID: id, Handled: n})
 		}
 	}
@@ -80,7 +80,7 @@ func (t *tally) report(now time.Time, parallel int) (load []record.Load, handled
 		slices.SortFunc(changed, func(a, b record.Load) int { return int(a.ID) - int(b.ID) })
 	}
 	for _, l := range changed {
-		t.told[l.ID] = l.Handled
+		t.reported[l.ID] = l.Handled
 	}
 	if passed := now.Sub(t.at); !t.at.IsZero() && passed > 0 && active > 0 {
 		share := float64(worked-t.last) / float64(passed) / float64(active*max(parallel, 1))

@@ -169,11 +169,11 @@ const MostCapacity = 1e12
 // overloaded, or the interval is over. It is if the plan would move something.
 func (d *draft) unbalanced() Why {
 	n, l := d.n, &d.n.lead.loads
-	// load-waits-for-hand-overs: A plan for the sake of load waits until nothing of the last
+	// load-plans-wait: A plan for the sake of load waits until nothing of the last
 	// plan is under way.
 	// Without it: q is on its way from C1 to C2, so C1 still counts as overloaded. The next
 	// measurement makes another plan, and p leaves C1 as well.
-	if n.cfg.Strategy != Pack || l.known == awaited || len(n.lead.waits) > 0 && !rule.LoadWaitsForHandOvers.Off() || !d.due() {
+	if n.cfg.Strategy != Pack || l.known == awaited || len(n.lead.waits) > 0 && !rule.LoadPlansWait.Off() || !d.due() {
 		return 0
 	}
 	over, due := l.fresh && l.known == known && d.overloaded(), n.reached(l.look)

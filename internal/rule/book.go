@@ -78,7 +78,7 @@ const (
 	BackOffAcrossGrants
 	LookingEarnsTime
 	SlowStoreIsNotQuiet
-	LoadWaitsForHandOvers
+	LoadPlansWait
 	NoLoadPlanWithoutAMove
 	UnmeasuredMovesNothing
 	CoolDown
@@ -548,8 +548,8 @@ var Book = [...]Entry{
 		Without: "silence of a slow store taken for the end of a burst",
 		Serves:  I5, Layer: Core, By: told, Old: "R43",
 	},
-	LoadWaitsForHandOvers: {
-		Name:    "load-waits-for-hand-overs",
+	LoadPlansWait: {
+		Name:    "load-plans-wait",
 		Says:    "A plan for the sake of load waits until nothing of the last plan is under way.",
 		Without: "plan for load in the middle of hand-overs",
 		Serves:  Comfort, Layer: Core, By: told, Old: "R44",

@@ -14,9 +14,9 @@ import (
 
 // A meter counts what arrives at the partitions.
 type meter struct {
-	parts map[string]*arrivals
-	fails bool
-	told  []core.Load // what a leader was last told
+	parts    map[string]*arrivals
+	fails    bool
+	reported []core.Load // what a leader was last told
 }
 
 // arrivals at one partition: so many until an instant, and so many a second since.
@@ -66,7 +66,7 @@ func (w *World) measure(h *host) core.Event {
 	}
 	at := time.Duration(h.local(w.now))
 	if !w.meter.fails {
-		h.gauge.Take(at, asked, readings)
+		h.gauge.Observe(at, asked, readings)
 	}
 	loads, state := h.gauge.Loads(at, names)
 	switch state {
@@ -78,8 +78,8 @@ func (w *World) measure(h *host) core.Event {
 			ev.Loads = append(ev.Loads, core.Load(l))
 		}
 	}
-	if !slices.Equal(ev.Loads, w.meter.told) {
-		w.meter.told = ev.Loads
+	if !slices.Equal(ev.Loads, w.meter.reported) {
+		w.meter.reported = ev.Loads
 		w.judge(check.Event{Kind: check.Change})
 	}
 	return ev

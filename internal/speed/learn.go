@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Worker is a member as the leader sees it.
-type Worker struct {
+// A Member is a member as the leader sees it.
+type Member struct {
 	ID      uint64
 	Handled uint64 // messages, since its session began
 	Busy    uint32 // share of the time that its handlers worked, in thousandths
@@ -17,11 +17,11 @@ type Worker struct {
 // while it is saturated: its handlers are busy, and its backlog grows all the same. Until
 // then nothing is known. Its zero value is ready.
 type Learner struct {
-	workers map[uint64]*learnt
+	members map[uint64]*learnt
 }
 
 type learnt struct {
-	last     Worker
+	last     Member
 	at       time.Duration
 	capacity float64 // units per second; 0: not known
 }
@@ -38,15 +38,15 @@ const (
 
 // See takes what a member reports and returns its capacity, in thousandths of a unit per
 // second; zero if it is not known.
-func (l *Learner) See(at time.Duration, w *Worker) uint64 {
-	if l.workers == nil {
-		l.workers = map[uint64]*learnt{}
+func (l *Learner) See(at time.Duration, w *Member) uint64 {
+	if l.members == nil {
+		l.members = map[uint64]*learnt{}
 	}
-	x := l.workers[w.ID]
+	x := l.members[w.ID]
 	switch {
 	case x == nil || w.Handled < x.last.Handled:
 		x = &learnt{last: *w, at: at}
-		l.workers[w.ID] = x
+		l.members[w.ID] = x
 	case at-x.at < lesson:
 	default:
 		passed := at - x.at
@@ -69,9 +69,9 @@ func (l *Learner) See(at time.Duration, w *Worker) uint64 {
 
 // forget drops members that have not been seen for long.
 func (l *Learner) forget(at time.Duration) {
-	for id, x := range l.workers {
+	for id, x := range l.members {
 		if at-x.at > 10*Fresh {
-			delete(l.workers, id)
+			delete(l.members, id)
 		}
 	}
 }

@@ -66,11 +66,11 @@ type part struct {
 	lied  bool    // the last reading was refused
 }
 
-// Take takes the answer of a source that was asked for the partitions at a time of a
+// Observe takes the answer of a source that was asked for the partitions at a time of a
 // clock that never goes back. It returns what is wrong with the readings, one sentence
 // for each. A reading that is refused changes nothing but this: the next one is a new
 // beginning.
-func (g *Gauge) Take(at time.Duration, asked []string, readings []Reading) (wrong []string) {
+func (g *Gauge) Observe(at time.Duration, asked []string, readings []Reading) (wrong []string) {
 	wanted := make(map[string]bool, len(asked))
 	for _, name := range asked {
 		wanted[name] = true
@@ -90,7 +90,7 @@ func (g *Gauge) Take(at time.Duration, asked []string, readings []Reading) (wron
 			continue
 		}
 		seen[r.Partition] = true
-		if why := g.take(at, r); why != "" {
+		if why := g.observe(at, r); why != "" {
 			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Partition, why))
 		}
 	}
@@ -107,7 +107,7 @@ func (g *Gauge) Take(at time.Duration, asked []string, readings []Reading) (wron
 	return wrong
 }
 
-func (g *Gauge) take(at time.Duration, r *Reading) (wrong string) {
+func (g *Gauge) observe(at time.Duration, r *Reading) (wrong string) {
 	p := g.parts[r.Partition]
 	if p == nil {
 		p = &part{}

@@ -25,7 +25,7 @@ func (c *counter) pass(d time.Duration, rate float64) {
 	for end := c.at + d; c.at < end; {
 		c.at += 2 * time.Second
 		c.n += 2 * rate
-		if wrong := c.g.Take(c.at, q, []Reading{{Partition: "q", Arrived: uint64(c.n), Epoch: c.epoch}}); wrong != nil {
+		if wrong := c.g.Observe(c.at, q, []Reading{{Partition: "q", Arrived: uint64(c.n), Epoch: c.epoch}}); wrong != nil {
 			c.t.Fatal(wrong)
 		}
 	}
@@ -95,7 +95,7 @@ func TestArrivalsThatNobodyCounts(t *testing.T) {
 		if i%2 == 1 {
 			told -= 240 // a report is late
 		}
-		if wrong := g.Take(at, q, []Reading{{Partition: "q", Unknown: true, Backlog: int64(max(backlog, 0) + 1000), Handled: uint64(told)}}); wrong != nil {
+		if wrong := g.Observe(at, q, []Reading{{Partition: "q", Unknown: true, Backlog: int64(max(backlog, 0) + 1000), Handled: uint64(told)}}); wrong != nil {
 			t.Fatal(wrong)
 		}
 		if v, ok := speedOf(&g, at); ok && v > 1000 {
@@ -126,7 +126,7 @@ func TestBadReadingsAreRefused(t *testing.T) {
 		if s := k.speed(); s != 100 {
 			t.Fatalf("speed %v", s)
 		}
-		wrong := k.g.Take(k.at+2*time.Second, c.asked, c.bad)
+		wrong := k.g.Observe(k.at+2*time.Second, c.asked, c.bad)
 		if !slices.Equal(wrong, []string{c.want}) {
 			t.Errorf("wrong is %q, want %q", wrong, c.want)
 		}
@@ -141,9 +141,9 @@ func TestBadReadingsAreRefused(t *testing.T) {
 func TestTheNextReadingIsANewBeginning(t *testing.T) {
 	c := counter{t: t}
 	c.pass(20*time.Second, 100)
-	c.g.Take(c.at+2*time.Second, q, []Reading{{Partition: "q", Arrived: 5}})
-	c.g.Take(c.at+4*time.Second, q, []Reading{{Partition: "q", Arrived: 1_000_000}})
-	c.g.Take(c.at+6*time.Second, q, []Reading{{Partition: "q", Arrived: 1_000_200}})
+	c.g.Observe(c.at+2*time.Second, q, []Reading{{Partition: "q", Arrived: 5}})
+	c.g.Observe(c.at+4*time.Second, q, []Reading{{Partition: "q", Arrived: 1_000_000}})
+	c.g.Observe(c.at+6*time.Second, q, []Reading{{Partition: "q", Arrived: 1_000_200}})
 	c.at += 6 * time.Second
 	if s := c.speed(); !near(s, 100, 0.002) {
 		t.Errorf("speed %v", s)
@@ -154,15 +154,15 @@ func TestTheNextReadingIsANewBeginning(t *testing.T) {
 func TestASpeedGrowsOld(t *testing.T) {
 	var g Gauge
 	known := func(at time.Duration) bool { _, ok := speedOf(&g, at); return ok }
-	g.Take(0, q, []Reading{{Partition: "q", Arrived: 10}})
+	g.Observe(0, q, []Reading{{Partition: "q", Arrived: 10}})
 	if known(0) {
 		t.Error("one reading is no speed")
 	}
-	g.Take(time.Second, q, []Reading{{Partition: "q", Arrived: 20}})
+	g.Observe(time.Second, q, []Reading{{Partition: "q", Arrived: 20}})
 	if !known(time.Second) || !known(time.Second+Fresh) || known(time.Second+Fresh+1) {
 		t.Error("a speed must count until Fresh, and no longer")
 	}
-	g.Take(2*time.Second, []string{"r"}, []Reading{{Partition: "r"}})
+	g.Observe(2*time.Second, []string{"r"}, []Reading{{Partition: "r"}})
 	if known(2 * time.Second) {
 		t.Error("a partition that is not asked for any more is still known")
 	}
@@ -172,15 +172,15 @@ func TestASpeedGrowsOld(t *testing.T) {
 func TestTooSoonCountsWithTheNext(t *testing.T) {
 	c := counter{t: t}
 	c.pass(20*time.Second, 100)
-	c.g.Take(c.at+time.Millisecond, q, []Reading{{Partition: "q", Arrived: uint64(c.n) + 50}})
+	c.g.Observe(c.at+time.Millisecond, q, []Reading{{Partition: "q", Arrived: uint64(c.n) + 50}})
 	c.pass(2*time.Second, 100)
 	if s := c.speed(); !near(s, 100, 0.002) {
 		t.Errorf("speed %v", s)
 	}
 }
 
-// FuzzTake: whatever a source says, speeds are finite and not negative.
-func FuzzTake(f *testing.F) {
+// FuzzObserve: whatever a source says, speeds are finite and not negative.
+func FuzzObserve(f *testing.F) {
 	f.Add(uint64(1), uint64(2), int64(3), uint64(4), int64(5), false)
 	f.Fuzz(func(t *testing.T, a, b uint64, backlog int64, handled uint64, pause int64, unknown bool) {
 		r := rand.New(rand.NewPCG(a, b))
@@ -192,7 +192,7 @@ func FuzzTake(f *testing.F) {
 			if r.IntN(2) == 0 {
 				rd.Arrived, rd.Handled = b, a
 			}
-			g.Take(at, q, []Reading{rd})
+			g.Observe(at, q, []Reading{rd})
 			if l, state := g.Loads(at, q); state == Known && (l[0].Speed > most*1000 || l[0].Backlog > most*1000) {
 				t.Fatalf("%+v of %+v", l, rd)
 			}
