@@ -191,6 +191,6 @@ var Configs = []*Config{
 		Loads: [][]core.Load{speeds(60, 60), speeds(10, 10), nil}},
 	{Name: "2m2p loads, crash, busy", Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 2, Crash: 1, Busy: 1},
 		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60), speeds(10, 10)}},
-	{Name: "2m2p loads, lost", Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 1, LoseRequest: 1, LoseAnswer: 1},
+	{Name: "2m2p loads, lost", Long: true, Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 1, LoseRequest: 1, LoseAnswer: 1},
 		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60)}},
 }

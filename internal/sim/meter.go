@@ -3,12 +3,14 @@ package sim
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/speed"
 )
 
@@ -17,6 +19,9 @@ type meter struct {
 	parts    map[string]*arrivals
 	fails    bool
 	reported []core.Load // what a leader was last told
+	to       record.Session
+	wild     *rand.Rand // loads of random schedules; nil: they are what the play says
+	last     core.Event // of wild loads
 }
 
 // arrivals at one partition: so many until an instant, and so many a second since.
@@ -45,10 +50,59 @@ func (w *World) setLoad(part string, perSecond float64) {
 // measure does what the shell does when the core wants loads: it reads the meter, makes
 // speeds of two readings, and tells them.
 func (w *World) measure(h *host) core.Event {
+	ev := w.weigh(h)
+	m := &w.meter
+	if who := h.node.Session(); who != m.to || !slices.Equal(ev.Loads, m.reported) {
+		m.reported, m.to = ev.Loads, who
+		w.judge(check.Event{Kind: check.Change}) // a reason for a plan
+	}
+	return ev
+}
+
+// drawLoads makes a schedule one that packs by loads that change whenever they like. They
+// are drawn from numbers of their own, so that other schedules stay as they are.
+func (w *World) drawLoads() {
+	r := rand.New(rand.NewPCG(w.seed, 0x10ad))
+	if r.IntN(4) != 0 {
+		return
+	}
+	c := &w.opt.Config
+	c.Strategy, c.Packing = core.Pack, core.DefaultPacking()
+	c.Packing.Capacity = 100_000
+	c.Packing.Measure = time.Duration(200+r.IntN(1000)) * time.Millisecond
+	c.Packing.Interval = time.Duration(1+r.IntN(5)) * time.Second
+	c.Packing.CoolDown = time.Duration(r.IntN(5)) * time.Second
+	w.meter.wild = r
+}
+
+// wildLoads are the same as before, others, or not known.
+func (w *World) wildLoads(parts int) core.Event {
+	r, m := w.meter.wild, &w.meter
+	if known := len(m.last.Loads) == parts && m.last.Kind == core.Measured; known && (w.healed || r.IntN(2) == 0) {
+		return m.last
+	}
+	m.last = core.Event{Kind: core.Measured}
+	switch r.IntN(10) {
+	case 0:
+		m.last.Outcome = core.Unknown
+		return m.last
+	case 1:
+		return core.Event{Kind: core.Measured, Outcome: core.NotFound}
+	}
+	for range parts {
+		m.last.Loads = append(m.last.Loads, core.Load{Speed: []uint64{0, 10_000, 30_000, 60_000, 300_000}[r.IntN(5)], Backlog: uint64(r.IntN(2)) * 3_000_000})
+	}
+	return m.last
+}
+
+func (w *World) weigh(h *host) core.Event {
 	ev := core.Event{Kind: core.Measured, Outcome: core.Unknown}
 	roster := h.node.Roster()
 	if roster == nil {
 		return ev
+	}
+	if w.meter.wild != nil {
+		return w.wildLoads(roster.Len())
 	}
 	var names, asked []string
 	var readings []speed.Reading
@@ -77,10 +131,6 @@ func (w *World) measure(h *host) core.Event {
 		for _, l := range loads {
 			ev.Loads = append(ev.Loads, core.Load(l))
 		}
-	}
-	if !slices.Equal(ev.Loads, w.meter.reported) {
-		w.meter.reported = ev.Loads
-		w.judge(check.Event{Kind: check.Change})
 	}
 	return ev
 }

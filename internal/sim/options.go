@@ -78,6 +78,7 @@ type Marks struct {
 	Holds          int `json:"holds"`           // holds waited out
 	Stuck          int `json:"stuck"`           //
 	Retried        int `json:"retried"`         // a source that failed was tried again
+	Balanced       int `json:"balanced"`        // a plan was made for the sake of load
 }
 
 // add sums up. The fields are all counts, so listing them here is all there is
@@ -93,7 +94,7 @@ func (m *Marks) fields() []*int {
 		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderSettling, &m.LeaderWriting, &m.LeaderInMove,
 		&m.LeaderGranting, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
 		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Held, &m.Undrained, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
-		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried,
+		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried, &m.Balanced,
 	}
 }
 
