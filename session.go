@@ -56,15 +56,19 @@ type session struct {
 	warm       warmUps
 	tally      tally
 	scales     scales
-	holdSince  core.Time    // when this leader's hold began; 0 without one
-	holdEnd    atomic.Int64 // core.Time at which it is expected to be over; 0 without one
-	newGroup   atomic.Bool  // that hold is of a group without a plan
-	drift      atomic.Int64 // between this machine's clocks, when last compared
-	looked     core.Time    // when that was
-	past       chan record.Past
-	writing    sync.Mutex // one goroutine writes the history
-	said       Event      // of the newest plan this leader made
-	planned    uint64     // number of the newest plan that went into the history
+
+	loadsAt      core.Time // when the loads were last written
+	loadsRev     atomic.Uint64
+	writingLoads atomic.Bool
+	holdSince    core.Time    // when this leader's hold began; 0 without one
+	holdEnd      atomic.Int64 // core.Time at which it is expected to be over; 0 without one
+	newGroup     atomic.Bool  // that hold is of a group without a plan
+	drift        atomic.Int64 // between this machine's clocks, when last compared
+	looked       core.Time    // when that was
+	past         chan record.Past
+	writing      sync.Mutex // one goroutine writes the history
+	said         Event      // of the newest plan this leader made
+	planned      uint64     // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
 	countedBy uint64           // number of that plan
@@ -307,9 +311,11 @@ func (s *session) step(evs ...core.Event) {
 	if s.m.testPause != nil {
 		s.m.testPause()
 	}
-	refused := false
+	refused, measured := false, false
 	for i := range evs {
 		switch ev := &evs[i]; ev.Kind {
+		case core.Measured:
+			measured = true
 		case core.Stopped, core.GivenUp:
 			s.dropRun(ev)
 		case core.Listed:
@@ -320,6 +326,9 @@ func (s *session) step(evs ...core.Event) {
 	s.feed(evs...)
 	if refused {
 		s.feed(core.Event{Kind: core.Leave})
+	}
+	if measured && s.node.Leads() {
+		s.tellLoads()
 	}
 }
 

@@ -172,7 +172,7 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	out := make([]core.Entry, 0, len(batch))
 	var bad error
 	for _, e := range batch {
-		if e.Key == historyKey(s.m.cfg.Group) {
+		if e.Key == historyKey(s.m.cfg.Group) || e.Key == loadsKey(s.m.cfg.Group) {
 			continue // for people only
 		}
 		x, err := decodeEntry(s.m.cfg.Group, e)
