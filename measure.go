@@ -96,10 +96,14 @@ func (p *Packing) weigh(names []string) []core.Load {
 func (s *session) read(at time.Duration, asked []string, handled map[string]uint64) {
 	meter, ok := s.m.cfg.Source.(Meter)
 	if !ok {
-		s.conditionOnce(ConditionLoadUnknown, "", "the source measures no arrivals, so partitions are spread by number: give their speeds in Config.Packing.Weights, or use the strategy spread")
+		s.noMeter()
 		return
 	}
 	readings, err := s.readMeter(meter, asked)
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.noMeter()
+		return
+	}
 	if err != nil {
 		s.condition(ConditionLoadUnknown, "", fmt.Sprintf("the source cannot measure arrivals: %v. The last speeds count for %v, then partitions are placed by number", err, speed.Fresh))
 		return
@@ -118,6 +122,10 @@ func (s *session) read(at time.Duration, asked []string, handled map[string]uint
 	if len(wrong) > 0 {
 		s.condition(ConditionLoadRefused, "", "readings of the source are refused: "+strings.Join(wrong, "; "))
 	}
+}
+
+func (s *session) noMeter() {
+	s.conditionOnce(ConditionLoadUnknown, "", "the source measures no arrivals, so partitions are spread by number: give their speeds in Config.Packing.Weights, or use the strategy spread")
 }
 
 var errMeterHangs = errors.New("its last reading has not returned yet")
