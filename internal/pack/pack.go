@@ -43,7 +43,7 @@ type Result struct {
 }
 
 // DefaultPrice is the price unless Options has one. Below 1 no member that is
-// reasonably full would ever be emptied, since that moves all it has. From about 1.7
+// reasonably full would ever be emptied, since that moves all it has. From about 1.6
 // on more moves than with the papers' algorithm that moves least; docs/packing.md has
 // the figures, and the tests of the benchmark hold them.
 const DefaultPrice = 1.4

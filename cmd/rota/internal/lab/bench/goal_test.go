@@ -53,6 +53,29 @@ func TestS1_Pack_DefaultPriceIsAheadOfThePaper(t *testing.T) {
 	}
 }
 
+// By hand: the largest shares count, whichever delta they are of, and less is less.
+func TestJudgeByHand(t *testing.T) {
+	rows := []Row{
+		{Algorithm: "MWF", Delta: 5, Members: 100, ER: 10, Moves: 50, Load: "walk", Partitions: 300},
+		{Algorithm: "MWF", Delta: 25, Members: 100, ER: 20, Moves: 80, Load: "walk", Partitions: 300},
+		{Algorithm: "pack 1", Price: 1, Delta: 5, Members: 100, ER: 9, Moves: 10, Load: "walk", Partitions: 300},
+		{Algorithm: "pack 1", Price: 1, Delta: 25, Members: 90, ER: 12, Moves: 40, Load: "walk", Partitions: 300},
+		{Algorithm: "pack 3", Price: 3, Delta: 5, Members: 90, ER: 10, Moves: 10, Load: "walk", Partitions: 300},
+		{Algorithm: "pack 4", Price: 4, Delta: 0, Members: 90, ER: 0, Load: "walk", Partitions: 300},
+	}
+	beside := Goal{Against: "MWF", Members: 1, ER: 1}
+	want := []Verdict{
+		{beside, 1, Share{1, 5}, Share{0.9, 5}, Share{0.5, 25}, true},
+		{beside, 3, Share{0.9, 5}, Share{1, 5}, Share{0.2, 5}, false},
+	}
+	if got := Judge(rows); !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if got := Goals("walk", 200); len(got) != 2 || got[1] != (Goal{"MBF", 1.01, 0.7}) || got[0] != beside {
+		t.Errorf("at the papers' size %+v is asked", got)
+	}
+}
+
 func paper(names ...string) (some []Algorithm) {
 	for _, a := range Paper {
 		if slices.Contains(names, a.Name) {
