@@ -145,6 +145,9 @@ func TestBenchPlanMeasures(t *testing.T) {
 			t.Errorf("exit %d, no %q in\n%s", code, says, stdout)
 		}
 	}
+	if n := strings.Count(stdout, "\n| BFD | "); n != 2 {
+		t.Errorf("%d lines of BFD, want one in each of two tables:\n%s", n, stdout)
+	}
 	if _, stdout, _ = invoke(t.Context(), "bench plan --load day --partitions 50 --steps 200 --seeds 1 --algorithms BFD"); !strings.Contains(stdout, "in trough") {
 		t.Errorf("the day has no trough:\n%s", stdout)
 	}
