@@ -66,9 +66,9 @@ type session struct {
 	drift        atomic.Int64 // between this machine's clocks, when last compared
 	looked       core.Time    // when that was
 	past         chan record.Past
-	writing      sync.Mutex // one goroutine writes the history
-	said         Event      // of the newest plan this leader made
-	planned      uint64     // number of the newest plan that went into the history
+	writing      atomic.Bool // a goroutine writes the history
+	said         Event       // of the newest plan this leader made
+	planned      uint64      // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
 	countedBy uint64           // number of that plan
