@@ -16,14 +16,14 @@ import (
 type LoadInfo struct {
 	Time    time.Time `json:"time"`
 	Unit    Unit      `json:"unit"`
-	Known   bool      `json:"known"`             // otherwise partitions are placed by number
-	Speed   float64   `json:"speed"`             // of all partitions, in units per second
-	Backlog float64   `json:"backlog"`           // of all partitions, in units
-	Looked  time.Time `json:"looked,omitzero"`   // when the whole plan was last looked at
-	Moved   bool      `json:"moved"`             // whether that moved anything
-	Because string    `json:"because,omitempty"` // what the load needs, in words
-	Wanted  int       `json:"wanted"`            // members that the load needs
-	Used    int       `json:"used"`              // members that the plan gives something to
+	Known   bool      `json:"known"`           // otherwise partitions are placed by number
+	Speed   float64   `json:"speed"`           // of all partitions, in units per second
+	Backlog float64   `json:"backlog"`         // of all partitions, in units
+	Looked  time.Time `json:"looked,omitzero"` // when the whole plan was last looked at
+	Moved   bool      `json:"moved"`           // whether that moved anything
+	Needs   string    `json:"needs,omitempty"` // what the load needs, in words
+	Wanted  int       `json:"wanted"`          // members that the load needs
+	Used    int       `json:"used"`            // members that the plan gives something to
 }
 
 // loadsKey is the store's key for the loads, which the core never reads.
@@ -67,7 +67,7 @@ func (s *session) tellLoads() {
 func (s *session) loads() *record.Loads {
 	all, said := s.node.Loads(), s.node.Packed()
 	x := &record.Loads{At: time.Now().UnixMilli(), Unit: string(cmp.Or(s.m.cfg.Packing.Unit, Messages)), Known: all != nil,
-		Because: said.Result.Why, Wanted: uint32(said.Wanted), Used: uint32(said.Used), Moved: said.Why != 0}
+		Needs: said.Result.Why, Wanted: uint32(said.Wanted), Used: uint32(said.Used), Moved: said.Why != 0}
 	if said.At != core.Never {
 		x.Looked = time.Now().Add(-s.m.now().Sub(said.At)).UnixMilli()
 	}
@@ -94,7 +94,7 @@ func (s *Status) weigh(x *record.Loads) {
 	if x == nil {
 		return
 	}
-	info := &LoadInfo{Time: wall(x.At), Unit: Unit(x.Unit), Known: x.Known, Moved: x.Moved, Because: x.Because, Wanted: int(x.Wanted), Used: int(x.Used)}
+	info := &LoadInfo{Time: wall(x.At), Unit: Unit(x.Unit), Known: x.Known, Moved: x.Moved, Needs: x.Needs, Wanted: int(x.Wanted), Used: int(x.Used)}
 	if x.Looked != 0 {
 		info.Looked = wall(x.Looked)
 	}

@@ -11,7 +11,7 @@ import (
 // meterCases are for sources that measure: rota.Meter.
 var meterCases = []sourceCase{
 	{"what arrives is counted, owned or not", meterCounts},
-	{"a hand-over changes no count", meterHandOver},
+	{"a hand-over changes no count", meterMoves},
 }
 
 // meter is the meter of a new source that reads for the group.
@@ -68,8 +68,8 @@ func (t *sourceTest) untilRead(m rota.Meter, what string, like func(all map[stri
 	t.Fatalf("%s: %v", what, err)
 }
 
-// meterCounts: nobody consumes anything, and all that arrives is counted. Then a member
-// consumes, and nothing waits any more.
+// meterCounts reads while nobody consumes anything, and all that arrives must be counted.
+// Then a member consumes, and nothing waits any more.
 func meterCounts(t *sourceTest) {
 	m := t.meter()
 	t.publish(3)
@@ -105,9 +105,9 @@ func meterCounts(t *sourceTest) {
 	})
 }
 
-// meterHandOver: messages flow while partitions change hands. Within an epoch no count
-// goes back, and none runs ahead of what was published.
-func meterHandOver(t *sourceTest) {
+// meterMoves reads while messages flow and partitions change hands. Within an epoch no
+// count goes back, and none runs ahead of what was published.
+func meterMoves(t *sourceTest) {
 	m := t.meter()
 	a := t.join("a", quick)
 	t.publish(1)

@@ -13,7 +13,7 @@ type Loads struct {
 	Known   bool   // loads are known; otherwise partitions are placed by number
 	Looked  int64  // when the whole plan was last looked at; 0 if it was not yet
 	Moved   bool   // it moved something
-	Because string // in words: what the load needs
+	Needs   string // in words: what the load needs
 	Wanted  uint32 // members that the load needs
 	Used    uint32 // members that the plan gives something to
 	Members []MemberLoad
@@ -44,7 +44,7 @@ func (x *Loads) Append(dst []byte) []byte {
 	w.bool(x.Known)
 	w.time(x.Looked)
 	w.bool(x.Moved)
-	w.text(x.Because)
+	w.text(x.Needs)
 	w.uvarint(uint64(x.Wanted))
 	w.uvarint(uint64(x.Used))
 	appendList(w, x.Members, func(w *writer, m MemberLoad) {
@@ -63,14 +63,14 @@ func (x *Loads) Append(dst []byte) []byte {
 func DecodeLoads(b []byte) (*Loads, error) {
 	r := read(b, kindLoads)
 	x := &Loads{
-		At:      r.time("at"),
-		Unit:    r.text("unit"),
-		Known:   r.bool("known"),
-		Looked:  r.time("looked"),
-		Moved:   r.bool("moved"),
-		Because: r.text("because"),
-		Wanted:  r.uint32("wanted"),
-		Used:    r.uint32("used"),
+		At:     r.time("at"),
+		Unit:   r.text("unit"),
+		Known:  r.bool("known"),
+		Looked: r.time("looked"),
+		Moved:  r.bool("moved"),
+		Needs:  r.text("needs"),
+		Wanted: r.uint32("wanted"),
+		Used:   r.uint32("used"),
 		Members: list(r, "members", 10, func(r *reader) MemberLoad {
 			return MemberLoad{Session: r.session("session"), Load: r.uvarint("load"), Capacity: r.uvarint("capacity")}
 		}),
@@ -82,7 +82,7 @@ func DecodeLoads(b []byte) (*Loads, error) {
 }
 
 func (x *Loads) check() error {
-	if err := cmp.Or(name("unit", x.Unit, maxCode), prose("because", x.Because)); err != nil {
+	if err := cmp.Or(name("unit", x.Unit, maxCode), prose("needs", x.Needs)); err != nil {
 		return err
 	}
 	for i := range x.Members {

@@ -318,7 +318,7 @@ func (r random) member() *Member {
 
 func (r random) loads() *Loads {
 	return &Loads{
-		At: int64(r.Uint64()), Unit: r.word(64), Known: r.flag(), Looked: int64(r.Uint64()), Moved: r.flag(), Because: r.word(100),
+		At: int64(r.Uint64()), Unit: r.word(64), Known: r.flag(), Looked: int64(r.Uint64()), Moved: r.flag(), Needs: r.word(100),
 		Wanted: r.Uint32(), Used: r.Uint32(),
 		Members: some(r, func() MemberLoad { return MemberLoad{r.session(), r.number(), r.number()} }),
 		Parts:   some(r, func() PartLoad { return PartLoad{r.number(), r.number()} }),

@@ -173,11 +173,15 @@ func (m *mill) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		var all sync.WaitGroup
 		for p := range m.sent {
-			for range m.each[p].Load() {
-				m.publish(p)
-			}
+			all.Go(func() {
+				for range m.each[p].Load() {
+					m.publish(p)
+				}
+			})
 		}
+		all.Wait()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -394,7 +394,7 @@ func printLoad(w io.Writer, st *rota.Status, now time.Time) {
 		if l.Moved {
 			what = "partitions moved"
 		}
-		fmt.Fprintf(w, "      looked at %s: %s; %s\n", cli.Ago(now.Sub(l.Looked)), l.Because, what)
+		fmt.Fprintf(w, "      looked at %s: %s; %s\n", cli.Ago(now.Sub(l.Looked)), l.Needs, what)
 	}
 }
 
