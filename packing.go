@@ -94,7 +94,7 @@ func (c *Config) checkPacking() error {
 		most  float64
 	}{
 		{"Capacity", p.Capacity, 0.001, core.MostCapacity}, {"Target", p.Target, 0.01, 1}, {"Trigger", p.Trigger, 0.01, 100},
-		{"Price", p.Price, 0.01, 256}, {"Budget", p.Budget, 0.01, 1e6}, {"Band", p.Band, 0.01, 1},
+		{"Price", p.Price, 0.01, 256}, {"Budget", p.Budget, 0.01, 1e6}, {"Band", p.Band, 0.01, 0.99},
 	} {
 		if f.v != 0 && !(f.v >= f.least && f.v <= f.most) {
 			return fmt.Errorf("rota: Config.Packing.%s is %v: want %v to %v, or zero for the default", f.name, f.v, f.least, f.most)
@@ -111,7 +111,7 @@ func (c *Config) checkPacking() error {
 			return fmt.Errorf("rota: Config.Packing.Weights of %q is %v: want 0 to %v units per second", name, w, core.MostCapacity)
 		}
 	}
-	return p.checkTimes()
+	return c.checkPackingTimes()
 }
 
 func (p *Packing) isSet() bool {
@@ -119,17 +119,23 @@ func (p *Packing) isSet() bool {
 		p.Price != 0 || p.Budget != 0 || p.Band != 0 || p.Unit != "" || p.Weights != nil
 }
 
-func (p *Packing) checkTimes() error {
+func (c *Config) checkPackingTimes() error {
+	p := &c.Packing
 	for _, d := range []struct {
-		name  string
-		v     time.Duration
-		least time.Duration
-	}{{"CatchUp", p.CatchUp, time.Second}, {"Interval", p.Interval, time.Second}, {"CoolDown", p.CoolDown, time.Second}} {
+		name string
+		v    time.Duration
+	}{{"CatchUp", p.CatchUp}, {"Interval", p.Interval}, {"CoolDown", p.CoolDown}} {
 		switch {
 		case d.v == 0, d.name == "CoolDown" && d.v == AtOnce:
-		case d.v < d.least || d.v > maxDuration:
-			return fmt.Errorf("rota: Config.Packing.%s is %v: want %v to %v, or zero for the default", d.name, d.v, d.least, maxDuration)
+		case d.v < time.Second || d.v > maxDuration:
+			return fmt.Errorf("rota: Config.Packing.%s is %v: want %v to %v, or zero for the default", d.name, d.v, time.Second, maxDuration)
 		}
+	}
+	switch w, beat := p.core(), c.timing().Heartbeat; {
+	case w.Interval < beat:
+		return fmt.Errorf("rota: Config.Packing.Interval is %v and Config.Heartbeat is %v: members report once in a heartbeat, so look no more often", w.Interval, beat)
+	case w.CatchUp < w.Interval:
+		return fmt.Errorf("rota: Config.Packing.CatchUp is %v and Config.Packing.Interval is %v: no plan could keep that; a backlog cannot be worked off before the plan is looked at again", w.CatchUp, w.Interval)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package pack is a strategy of package plan that weighs partitions where the
-// others count them: it uses few members, and moves little. No member uses it yet,
-// because nobody measures loads. docs/packing.md says how it works and how well.
+// others count them: it uses few members, and moves little. docs/packing.md
+// says how it works and how well.
 package pack
 
 import (

@@ -33,7 +33,7 @@ func (p *packing) flags(fl *pflag.FlagSet) {
 	fl.Var(cli.SpanOrNone(&p.CoolDown), "cool-down", with+"how long a partition that moved stays, if another can be moved")
 	fl.Var(cli.QuantityIn(&p.Price, 0.01, 256), "price", with+"what one member fewer is worth, in members' capacities moved")
 	fl.Var(cli.QuantityIn(&p.Budget, 0, 1e6), "budget", with+"most that a plan moves to save members, in members' capacities; 0: no limit")
-	fl.Var(cli.QuantityIn(&p.Band, 0, 1), "band", with+"share of the members that must be saved before anything moves for it")
+	fl.Var(cli.QuantityIn(&p.Band, 0, 0.99), "band", with+"share of the members that must be saved before anything moves for it")
 	fl.Var(cli.OneWord(&p.unit, string(rota.Messages), string(rota.Bytes)), "unit", with+"what speeds and capacities count")
 	fl.StringToStringVar(&p.weights, "weight", nil, with+"PARTITION=UNITS per second, where the source does not measure; may be given more than once")
 }
