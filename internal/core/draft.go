@@ -47,6 +47,7 @@ func (n *Node) draft() *record.Plan {
 		}
 	}
 	l.graces = slices.DeleteFunc(l.graces, func(g grace) bool { return n.reached(g.until) })
+	l.loads.cools = slices.DeleteFunc(l.loads.cools, func(c cooling) bool { return n.now >= c.until })
 	n.forgetFailures()
 	d := draft{n: n, next: *cur, gen: cur.Gen + 1, worn: -1}
 	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
@@ -112,8 +113,9 @@ type draft struct {
 	gen     uint64
 	changed bool
 	planned bool
-	lostPin bool // a partition is pinned to an absent member
-	worn    int  // a row whose tokens of this incarnation are used up; -1 if none
+	lostPin bool    // a partition is pinned to an absent member
+	packed  []int32 // the targets that unbalanced found to be better
+	worn    int     // a row whose tokens of this incarnation are used up; -1 if none
 }
 
 // heldLong tells whether this leader itself has waited until every lease has run
@@ -443,7 +445,10 @@ func (d *draft) replan(why Why) {
 		}
 	}
 	members := d.members()
-	targets := d.targets(members)
+	targets := d.packed
+	if targets == nil {
+		targets = d.targets(members)
+	}
 	d.countReturns(members)
 	next.Members = slices.Clone(members)
 	next.Mode = n.cfg.Mode

@@ -24,7 +24,6 @@ type peer struct {
 	ended   Time    // when it was first seen to have ended; Never before
 	planned bool    // the plan names it as a member (derived from the plan)
 	line    int32   // its index in the plan being drafted; meaningless between steps
-	weight  uint64  // what its partitions ask of it; meaningless between steps
 	noticed noticed // its last state that was taken as news
 	proof   bool    // the kernel proved its death
 	absent  bool    // a linearizable read did not find it

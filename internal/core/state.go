@@ -181,8 +181,8 @@ func (n *Node) encodePeer(e *encoder, p *peer) {
 	e.num(uint64(p.noticed))
 	e.flag(p.proof)
 	e.flag(p.absent)
-	// Left out: planned, which follows from the plan, and line and weight,
-	// which are meaningless between steps.
+	// Left out: planned, which follows from the plan, and line, which is meaningless
+	// between steps.
 }
 
 // maxDelta is more than any δ in tests and explorations: members with a heartbeat
