@@ -34,6 +34,10 @@ const (
 	ConditionLeaseTooLong     Condition = "lease-too-long" // a member is granted nothing: its lease is much longer than the leader's
 	ConditionPinIgnored       Condition = "pin-ignored"    // a partition is pinned to a member that is not in the group
 	ConditionWritesLost       Condition = "writes-lost"    // the store has lost acknowledged writes
+	ConditionLoadUnknown      Condition = "load-unknown"   // loads cannot be measured: partitions are placed by number, sooner or later
+	ConditionLoadRefused      Condition = "load-refused"   // the source measures what cannot be
+	ConditionOversize         Condition = "oversize"       // a partition asks for more than any member sustains
+	ConditionOverload         Condition = "overload"       // members are overloaded, and none can take anything from them
 )
 
 // Conditions of one member.

@@ -26,6 +26,7 @@ type Strategy string
 const (
 	Spread Strategy = "spread" // counts differ by at most one, fewest moves; the default
 	Range  Strategy = "range"  // contiguous blocks in joining order
+	Pack   Strategy = "pack"   // by measured load: few members, few moves; Config.Packing says how
 )
 
 // Mode says how partitions change hands when the plan changes.
@@ -87,6 +88,7 @@ type Config struct {
 	Name     string            // name of the member, for people; the default is host-pid-random
 	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit; at most 64, 4 KB in all
 	Strategy Strategy          // Spread
+	Packing  Packing           // of the strategy Pack
 	Mode     Mode              // Incremental
 
 	Lease     time.Duration // 5 s: how long a silent member keeps its partitions
@@ -173,8 +175,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("rota: Config.Parallel is %d: it cannot be negative; use zero for one at a time", c.Parallel)
 	case c.Attempts < 0:
 		return fmt.Errorf("rota: Config.Attempts is %d: it cannot be negative; use zero for no limit", c.Attempts)
-	case c.Strategy != "" && c.Strategy != Spread && c.Strategy != Range:
-		return fmt.Errorf("rota: Config.Strategy %q: known are %q and %q", c.Strategy, Spread, Range)
+	case c.Strategy != "" && c.Strategy != Spread && c.Strategy != Range && c.Strategy != Pack:
+		return fmt.Errorf("rota: Config.Strategy %q: known are %q, %q and %q", c.Strategy, Spread, Range, Pack)
 	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
 		return fmt.Errorf("rota: Config.Mode %q: known are %q and %q", c.Mode, Incremental, Eager)
 	}
@@ -191,6 +193,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("rota: %w", err)
 	}
 	if err := c.checkTimes(); err != nil {
+		return err
+	}
+	if err := c.checkPacking(); err != nil {
 		return err
 	}
 	return c.checkLabels()

@@ -136,7 +136,9 @@ func (r *run) leave(at time.Time, n int) {
 	r.busy.Add(-1)
 	<-r.slots
 	r.moved.Add(int64(n))
-	r.took.Store(int64(max(time.Since(at)/time.Duration(max(n, 1)), 1)))
+	passed := time.Since(at)
+	r.worked.Add(int64(passed))
+	r.took.Store(int64(max(passed/time.Duration(max(n, 1)), 1)))
 	r.turn.Done(at, n)
 	if n > 0 && r.refused.Swap(0) > 0 {
 		r.s.conditions.over(ConditionTokenRefused, r.name)

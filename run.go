@@ -49,6 +49,7 @@ type run struct {
 	refused atomic.Int32  // how often the sink refused our token, since a message was last handled
 	failing failing
 	took    atomic.Int64 // nanoseconds that the last message took; 0 if none was handled yet
+	worked  atomic.Int64 // nanoseconds that handlers have worked
 	named   time.Time    // when Abort was last called for it; used by the session's loop only
 }
 
@@ -60,6 +61,7 @@ func (s *session) startRun(a *core.Action) {
 	r.turn = s.pace.Join()
 	_, r.isFunc = s.m.cfg.Source.(*funcSource)
 	s.runs[a.ID] = r
+	s.tally.start(r)
 	s.tellRun(EventGrant, r, "")
 	s.goDo(r.live)
 }
@@ -158,6 +160,7 @@ func (r *run) live() {
 		r.over.Store(true)
 		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
 		r.turn.Leave()
+		r.s.tally.end(r)
 		r.s.conditions.over(ConditionTokenRefused, r.name)
 		r.s.tellRun(EventStopped, r, because)
 		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})

@@ -59,6 +59,7 @@ type play struct {
 	begun   map[string]bool // who has been started once
 	emptied bool            // the store has lost even its plan
 	depot   *depot
+	meter   playMeter
 	started []*proc  // by w.mu
 	names   []string // partitions that the source lists
 	wg      sync.WaitGroup

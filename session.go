@@ -54,15 +54,21 @@ type session struct {
 	dead       atomic.Int64 // messages dead-lettered
 	unreadable unreadable
 	warm       warmUps
-	holdSince  core.Time    // when this leader's hold began; 0 without one
-	holdEnd    atomic.Int64 // core.Time at which it is expected to be over; 0 without one
-	newGroup   atomic.Bool  // that hold is of a group without a plan
-	drift      atomic.Int64 // between this machine's clocks, when last compared
-	looked     core.Time    // when that was
-	past       chan record.Past
-	writing    atomic.Bool // a goroutine writes the history
-	said       Event       // of the newest plan this leader made
-	planned    uint64      // number of the newest plan that went into the history
+	tally      tally
+	scales     scales
+
+	loadsAt      core.Time // when the loads were last written
+	loadsRev     atomic.Uint64
+	writingLoads atomic.Bool
+	holdSince    core.Time    // when this leader's hold began; 0 without one
+	holdEnd      atomic.Int64 // core.Time at which it is expected to be over; 0 without one
+	newGroup     atomic.Bool  // that hold is of a group without a plan
+	drift        atomic.Int64 // between this machine's clocks, when last compared
+	looked       core.Time    // when that was
+	past         chan record.Past
+	writing      atomic.Bool // a goroutine writes the history
+	said         Event       // of the newest plan this leader made
+	planned      uint64      // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
 	countedBy uint64           // number of that plan
@@ -78,6 +84,7 @@ func newSession(ctx context.Context, m *Member) *session {
 	// for new.
 	// Without it: C1 was started in a new store. The store is emptied while C2 is cut off.
 	// C1's next session takes it for new, holds nothing back, and starts what C2 runs.
+	s.scales.gauge.Bytes = m.cfg.Packing.Unit == Bytes
 	cfg := &core.Config{
 		Session:  s.id,
 		Name:     m.name,
@@ -91,8 +98,11 @@ func newSession(ctx context.Context, m *Member) *session {
 	if m.cfg.Mode == Eager {
 		cfg.Mode = record.Eager
 	}
-	if m.cfg.Strategy == Range {
+	switch m.cfg.Strategy {
+	case Range:
 		cfg.Strategy = core.Range
+	case Pack:
+		cfg.Strategy, cfg.Packing = core.Pack, m.cfg.Packing.core()
 	}
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
@@ -301,9 +311,11 @@ func (s *session) step(evs ...core.Event) {
 	if s.m.testPause != nil {
 		s.m.testPause()
 	}
-	refused := false
+	refused, measured := false, false
 	for i := range evs {
 		switch ev := &evs[i]; ev.Kind {
+		case core.Measured:
+			measured = true
 		case core.Stopped, core.GivenUp:
 			s.dropRun(ev)
 		case core.Listed:
@@ -314,6 +326,9 @@ func (s *session) step(evs ...core.Event) {
 	s.feed(evs...)
 	if refused {
 		s.feed(core.Event{Kind: core.Leave})
+	}
+	if measured && s.node.Leads() {
+		s.tellLoads()
 	}
 }
 
@@ -416,6 +431,8 @@ func (s *session) do(a *core.Action) {
 		}
 	case core.DoAsk:
 		s.goDo(s.ask)
+	case core.DoMeasure:
+		s.measure()
 	case core.DoClose:
 		s.goDo(func() { s.send(core.Event{Kind: core.Closed}) })
 	case core.DoAbort:

@@ -111,17 +111,24 @@ type Header struct {
 // another session, refuses every former owner.
 type Token uint64
 
-// A Meter measures arrivals and backlog. Only the leader reads it.
+// A Meter is a Source that measures arrivals and backlog. Only the leader reads it, every
+// two seconds, with the strategy Pack. A Source that wraps another must forward Read.
 type Meter interface {
+	// Read returns a Reading for each of the partitions, owned or not.
 	Read(ctx context.Context, partitions []string) ([]Reading, error)
 }
 
 // A Reading holds counters, not rates: a rate is computed from two Readings.
 type Reading struct {
 	Partition string
-	Arrived   uint64 // since the counter began
-	Backlog   int64
-	Epoch     string // changes when the counter restarts
+	Arrived   uint64 // messages since the counter began
+	Bytes     uint64 // of these messages, where the source counts bytes; otherwise zero
+	Backlog   int64  // messages that wait
+	Epoch     string // changes when a counter restarts
+
+	// Unknown says that the source does not count arrivals. Then the speed is the change
+	// of Backlog and what members handled.
+	Unknown bool
 }
 
 // A Preparer is a Source that can warm up for a partition while its former owner

@@ -43,6 +43,9 @@ type Status struct {
 	Problems   []Problem       `json:"problems"`   // Inspect and Observe only: what somebody should look at; empty if all is well
 	Orders     OrdersInfo      `json:"orders"`     // Inspect only
 	History    []PlanInfo      `json:"history"`    // Inspect only: the newest plans, oldest first
+
+	// Load is what the leader measured: Inspect only, and only with the strategy Pack.
+	Load *LoadInfo `json:"load,omitempty"`
 }
 
 // NameOf is the name of the member with this session, or the session if the member is
@@ -78,6 +81,8 @@ const (
 	WhyOrders    Why = "orders"    // an operator ordered it
 	WhyRoster    Why = "roster"    // partitions or their metadata changed
 	WhyOwnerless Why = "ownerless" // a partition had no owner
+	WhyLoad      Why = "load"      // a member was overloaded
+	WhyInterval  Why = "interval"  // the interval of Config.Packing was over, and a better plan was found
 )
 
 // A Cause is one reason for a plan, with the members it is about.
@@ -135,6 +140,11 @@ type MemberInfo struct {
 
 	// DeadLetters is how many messages this session has dead-lettered.
 	DeadLetters uint64 `json:"dead_letters"`
+
+	// Inspect only, and only with the strategy Pack, in units per second: what its
+	// partitions ask of it, and what it sustains; zero if that is not known.
+	Load     float64 `json:"load,omitempty"`
+	Capacity float64 `json:"capacity,omitempty"`
 }
 
 // memberJSON is the JSON form of MemberInfo, with durations that people can read.
@@ -203,6 +213,11 @@ type PartitionInfo struct {
 	Plan   uint64    `json:"plan,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	Causes []Cause   `json:"causes,omitempty"`
+
+	// Inspect only, and only with the strategy Pack: units per second that arrive, and
+	// units that wait.
+	Speed   float64 `json:"speed,omitempty"`
+	Backlog float64 `json:"backlog,omitempty"`
 }
 
 // A Wait is a partition that is not yet where the plan wants it.
@@ -265,6 +280,7 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 	var members []*record.Member
 	var orders *record.Orders
 	var history *record.History
+	var loads *record.Loads
 	for batch, err := range store.Watch(ctx, group+"/") {
 		if err != nil {
 			return st, fmt.Errorf("inspect %s: %w", group, err)
@@ -272,6 +288,10 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		for _, e := range batch {
 			if e.Key == historyKey(group) {
 				history, _ = record.DecodeHistory(e.Value) // for people only: without it the Status has less to show
+				continue
+			}
+			if e.Key == loadsKey(group) {
+				loads, _ = record.DecodeLoads(e.Value) // likewise
 				continue
 			}
 			x, err := decodeEntry(group, e)
@@ -299,6 +319,7 @@ func Inspect(ctx context.Context, store Store, group string) (Status, error) {
 		st.fill(plan, roster, members, true)
 		st.order(orders)
 		st.remember(history)
+		st.weigh(loads)
 		st.assess()
 		return st, nil
 	}

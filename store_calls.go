@@ -146,6 +146,9 @@ func (s *session) value(a *core.Action) record.Record {
 		m.Sent = time.Now().UnixMilli()
 		m.Conditions = s.conditions.now(time.Now())
 		m.Letters = uint64(s.dead.Load())
+		if s.m.cfg.Strategy == Pack {
+			m.Load, m.Handled, m.Busy = s.tally.report(time.Now(), s.m.cfg.Parallel)
+		}
 	}
 	return &m
 }
@@ -169,7 +172,7 @@ func (s *session) decode(batch []Entry) ([]core.Entry, error) {
 	out := make([]core.Entry, 0, len(batch))
 	var bad error
 	for _, e := range batch {
-		if e.Key == historyKey(s.m.cfg.Group) {
+		if e.Key == historyKey(s.m.cfg.Group) || e.Key == loadsKey(s.m.cfg.Group) {
 			continue // for people only
 		}
 		x, err := decodeEntry(s.m.cfg.Group, e)

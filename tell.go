@@ -125,6 +125,12 @@ func (s *session) note(a *core.Action) {
 		e.Kind, e.Causes, e.Moved, e.Placed = EventPlan, causes(a.Why), a.Moved, a.Placed
 		e.Plan = s.node.Plan().ID + 1
 		s.said = e
+		if a.Why&(core.WhyLoad|core.WhyInterval) != 0 {
+			s.tellPacked()
+		}
+	case core.NoteKept:
+		s.tellPacked()
+		return
 	case core.NoteDead:
 		e.Kind = EventDead
 	case core.NoteEvicted:

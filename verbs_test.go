@@ -63,6 +63,13 @@ func (w *play) Do(c scenario.Command) error {
 		return err
 	case "order":
 		return w.order(c.Args)
+	case "load":
+		return w.load(c.Args)
+	case "meter":
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.meter.fails = c.Args[0] == "fails"
+		return nil
 	case "store":
 		return w.store(c.Args)
 	case "declare":
@@ -112,6 +119,12 @@ func setting(c *rota.Config, k, v string) {
 		c.Return = d
 	case "grace":
 		c.Grace = d
+	case "capacity":
+		c.Packing.Capacity, _ = strconv.ParseFloat(v, 64)
+	case "interval":
+		c.Packing.Interval = d
+	case "cool-down":
+		c.Packing.CoolDown = d
 	case "limit":
 		c.Labels = map[string]string{"limit": v}
 	}

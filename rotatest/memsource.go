@@ -121,6 +121,19 @@ func (s *MemSource) Partitions(context.Context) ([]rota.Partition, error) {
 	return out, nil
 }
 
+// Read counts what was published to the partitions, and what is not settled.
+func (s *MemSource) Read(_ context.Context, partitions []string) ([]rota.Reading, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []rota.Reading
+	for _, n := range partitions {
+		if q := s.queues[n]; q != nil {
+			out = append(out, rota.Reading{Partition: n, Arrived: q.next, Backlog: int64(len(q.msgs))})
+		}
+	}
+	return out, nil
+}
+
 // Consume delivers messages until own.Stop closes or ctx ends.
 func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 	s.mu.Lock()

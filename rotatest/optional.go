@@ -74,6 +74,13 @@ func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 	return nil
 }
 
+func (w wrapped) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
+	if m, ok := w.Source.(rota.Meter); ok {
+		return m.Read(ctx, partitions)
+	}
+	return nil, errors.ErrUnsupported
+}
+
 func (w wrapped) Letters(ctx context.Context, partition string) iter.Seq2[rota.Letter, error] {
 	if d, ok := w.Source.(rota.DeadLetters); ok {
 		return d.Letters(ctx, partition)

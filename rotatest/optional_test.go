@@ -20,12 +20,12 @@ import (
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
 	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
-	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder]()},
+	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder](), reflect.TypeFor[rota.Meter]()},
 	"dead.go":   {reflect.TypeFor[rota.DeadLetters]()},
 }
 
 // notOptions are interfaces that are something else.
-var notOptions = []string{"Store", "Source", "Meter"}
+var notOptions = []string{"Store", "Source"}
 
 // TestOptionsAreListed shows that options has every optional interface, so that the
 // wrappers must forward a new one too.
@@ -101,12 +101,15 @@ type knowing struct {
 	rota.Source
 }
 
-func (knowing) Class() rota.Class                             { return rota.ClassA }
-func (knowing) Identity(context.Context) (string, error)      { return "me", nil }
-func (knowing) Fresh(context.Context) (bool, error)           { return true, nil }
-func (knowing) Warnings() []string                            { return []string{"beware"} }
-func (knowing) Bind(string) error                             { return errKnowing }
-func (knowing) Check() error                                  { return errKnowing }
+func (knowing) Class() rota.Class                        { return rota.ClassA }
+func (knowing) Identity(context.Context) (string, error) { return "me", nil }
+func (knowing) Fresh(context.Context) (bool, error)      { return true, nil }
+func (knowing) Warnings() []string                       { return []string{"beware"} }
+func (knowing) Bind(string) error                        { return errKnowing }
+func (knowing) Check() error                             { return errKnowing }
+func (knowing) Read(context.Context, []string) ([]rota.Reading, error) {
+	return []rota.Reading{{Partition: "p"}}, errKnowing
+}
 func (knowing) ListsAll() bool                                { return true }
 func (knowing) Prepare(context.Context, rota.Partition) error { return errKnowing }
 func (knowing) DropLetter(context.Context, string) error      { return errKnowing }

@@ -60,6 +60,16 @@ func Source(t *testing.T, open func(t *testing.T) Broker) {
 				c.run(newSourceTest(t, b))
 			})
 		}
+		for _, c := range meterCases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				b := open(t)
+				if _, ok := b.Source().(rota.Meter); !ok {
+					t.Skip("this source measures nothing")
+				}
+				c.run(newSourceTest(t, b))
+			})
+		}
 		for _, c := range append(slices.Clone(sourceCases), deadCases...) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -48,6 +48,7 @@ type Strategy uint8
 const (
 	Spread Strategy = iota // counts within one of each other, fewest moves
 	Range                  // contiguous blocks in joining order
+	Pack                   // by measured load: few members, and little is moved
 )
 
 // Config holds the settings of a session. They do not change.
@@ -57,6 +58,7 @@ type Config struct {
 	Mode     record.Mode
 	Strategy Strategy
 	Timing
+	Packing  Packing        // of the strategy Pack
 	Fresh    bool           // the store is known to be new: no hold at creation
 	Volatile bool           // the store may lose acknowledged writes (class C)
 	Era      uint32         // wall clock in units of 4 s since 1970: no new incarnation is lower

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/pack"
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/rule"
@@ -19,6 +20,9 @@ type scratch struct {
 	open    []plan.Member
 	parts   []plan.Partition
 	targets []int32
+
+	loads      []pack.Load
+	capacities []float64
 }
 
 // peerRef is a newcomer's name and session, to be sorted by both.
@@ -43,6 +47,7 @@ func (n *Node) draft() *record.Plan {
 		}
 	}
 	l.graces = slices.DeleteFunc(l.graces, func(g grace) bool { return n.reached(g.until) })
+	l.loads.cools = slices.DeleteFunc(l.loads.cools, func(c cooling) bool { return n.now >= c.until })
 	n.forgetFailures()
 	d := draft{n: n, next: *cur, gen: cur.Gen + 1, worn: -1}
 	l.scratch.rows = append(l.scratch.rows[:0], cur.Rows...)
@@ -54,6 +59,9 @@ func (n *Node) draft() *record.Plan {
 	if n.rosterKnown() {
 		if why, wanted := d.wanted(); !wanted {
 			l.burst.close()
+			if why := d.unbalanced(); why != 0 {
+				d.replan(why)
+			}
 		} else if d.due() {
 			d.replan(why)
 		}
@@ -105,8 +113,9 @@ type draft struct {
 	gen     uint64
 	changed bool
 	planned bool
-	lostPin bool // a partition is pinned to an absent member
-	worn    int  // a row whose tokens of this incarnation are used up; -1 if none
+	lostPin bool    // a partition is pinned to an absent member
+	packed  []int32 // the targets that unbalanced found to be better
+	worn    int     // a row whose tokens of this incarnation are used up; -1 if none
 }
 
 // heldLong tells whether this leader itself has waited until every lease has run
@@ -436,7 +445,10 @@ func (d *draft) replan(why Why) {
 		}
 	}
 	members := d.members()
-	targets := d.targets(members)
+	targets := d.packed
+	if targets == nil {
+		targets = d.targets(members)
+	}
 	d.countReturns(members)
 	next.Members = slices.Clone(members)
 	next.Mode = n.cfg.Mode
@@ -482,6 +494,7 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 			}
 			if t != r.Owner {
 				moved++
+				n.cool(record.ID(i))
 			}
 			r.State, r.Rev = record.Revoking, d.gen
 		case record.Revoking:

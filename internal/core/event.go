@@ -79,6 +79,7 @@ const (
 	Leave                // the user wants to leave: Returning
 	Jumped               // this host's clocks came apart, so no lease can be trusted: CountsSuspend
 	Server               // connected to the store server called Text
+	Measured             // Loads of all partitions, by ID, and Capacities; or Unknown, or NotFound: not yet
 
 	Kinds // how many there are
 )
@@ -96,7 +97,11 @@ type Event struct {
 	Session record.Session
 	Text    string
 	Listing []record.Partition
-	Era     uint32 // answers: the wall clock, in the units of Config.Era
+
+	Loads      []Load
+	Capacities []Capacity
+
+	Era uint32 // answers: the wall clock, in the units of Config.Era
 
 	First         bool // Seen: the first batch of a watch, with all that there is
 	AllMembers    bool // Seen: by a watch of every member's record
@@ -109,16 +114,17 @@ type Event struct {
 type Do uint8
 
 const (
-	DoCall   Do = iota // a store call: Verb, Key, Prev and the record; answered once
-	DoWatch            // watch the records that Watch names, from now on
-	DoStart            // run ID@Token, called Name
-	DoStop             // let ID@Token finish its fetched messages, then Stopped
-	DoCancel           // end ID@Token at once, then Stopped
-	DoAsk              // ask the source for its partitions, then Listed
-	DoClose            // close the source's connections, then Closed
-	DoAbort            // handlers of Late outlived the lease or the stop time: end them by force
-	DoEnd              // the session is over: Cause
-	DoNote             // tell people (and checkers) of a decision
+	DoCall    Do = iota // a store call: Verb, Key, Prev and the record; answered once
+	DoWatch             // watch the records that Watch names, from now on
+	DoStart             // run ID@Token, called Name
+	DoStop              // let ID@Token finish its fetched messages, then Stopped
+	DoCancel            // end ID@Token at once, then Stopped
+	DoAsk               // ask the source for its partitions, then Listed
+	DoMeasure           // measure the load of all partitions, then Measured
+	DoClose             // close the source's connections, then Closed
+	DoAbort             // handlers of Late outlived the lease or the stop time: end them by force
+	DoEnd               // the session is over: Cause
+	DoNote              // tell people (and checkers) of a decision
 
 	Dos // how many there are
 )
@@ -192,6 +198,7 @@ const (
 	NotePin                   // a partition is pinned to an absent member: the pin is ignored
 	NoteWorn                  // the tokens of partition Name are used up: a new incarnation begins
 	NoteLongLease             // the lease of Who is too long: no plan takes it in
+	NoteKept                  // loads were looked at, and nothing has to move: see Packed
 )
 
 // Why is a set of reasons for a plan.
@@ -206,9 +213,11 @@ const (
 	WhyRoster
 	WhyOwnerless
 	WhyReturned
+	WhyLoad     // a member is overloaded
+	WhyInterval // fewer members will do, or a better plan was found when the interval was over
 )
 
-var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned"}
+var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned", "load", "interval"}
 
 func (w Why) String() string {
 	s := ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/pack"
 	"github.com/rota-dev/rota/internal/plan"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/rule"
@@ -40,7 +41,10 @@ type lead struct {
 	bugLive  []record.Session
 	bugVer   uint64
 
+	loads loads
+
 	planner plan.Planner
+	packer  *pack.Packer // made when it is needed
 	scratch scratch
 }
 
@@ -58,15 +62,15 @@ type grace struct {
 }
 
 func newLead() lead {
-	return lead{since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never, asked: Never}}
+	return lead{loads: loads{look: Never, said: Packed{At: Never}}, since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never, asked: Never}}
 }
 
 // resign resets everything but burst, which a deputy keeps as well, and reusable
 // memory.
 func (l *lead) resign() {
-	s, p, sc := l.burst, l.planner, l.scratch
+	s, p, k, sc := l.burst, l.planner, l.packer, l.scratch
 	*l = newLead()
-	l.burst, l.planner, l.scratch = s, p, sc
+	l.burst, l.planner, l.packer, l.scratch = s, p, k, sc
 }
 
 // takeOver begins a leadership. This node may not know all that the former leader
@@ -173,6 +177,7 @@ func (n *Node) leadGroup() {
 	n.askSource()
 	n.keepRoster()
 	n.keepWaits()
+	n.measure()
 	n.evict()
 	n.collect()
 	// failing-leader-ends: A leader whose plans cannot be written for W ends its session.

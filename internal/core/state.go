@@ -26,7 +26,8 @@ func (n *Node) Clone() *Node {
 	l.graces = slices.Clone(l.graces)
 	l.failures = slices.Clone(l.failures)
 	l.bugLive = slices.Clone(l.bugLive)
-	l.planner, l.scratch = plan.Planner{}, scratch{}
+	l.loads.cools = slices.Clone(l.loads.cools)
+	l.planner, l.packer, l.scratch = plan.Planner{}, nil, scratch{}
 	return &c
 }
 
@@ -269,6 +270,9 @@ func (n *Node) encodeLead(e *encoder) {
 		e.until(f.until)
 		e.until(f.until.Add(calm))
 	}
+	if n.cfg.Strategy == Pack {
+		e.loads(&l.loads)
+	}
 	if !l.bugSeen {
 		return
 	}
@@ -277,6 +281,35 @@ func (n *Node) encodeLead(e *encoder) {
 		e.session(id)
 	}
 	e.ranked('v', 'o', l.bugVer)
+}
+
+func (e *encoder) loads(l *loads) {
+	e.num(uint64(l.known))
+	e.measured(l.all, l.learnt)
+	e.flag(l.packed)
+	e.flag(l.fresh)
+	e.flag(l.asking)
+	e.until(l.ask)
+	e.until(l.look)
+	e.num(uint64(len(l.cools)))
+	for _, c := range l.cools {
+		e.num(uint64(c.id))
+		e.until(c.until)
+	}
+	// Left out: said, which is for people.
+}
+
+func (e *encoder) measured(all []Load, learnt []Capacity) {
+	e.num(uint64(len(all)))
+	for _, x := range all {
+		e.num(x.Speed)
+		e.num(x.Backlog)
+	}
+	e.num(uint64(len(learnt)))
+	for _, c := range learnt {
+		e.session(c.Session)
+		e.num(c.Units)
+	}
 }
 
 // The shared records.
@@ -359,6 +392,7 @@ func (e *encoder) member(m *record.Member) {
 	e.flag(m.Returning)
 	e.str(m.Name)
 	e.num(uint64(limit(m)))
+	e.num(labelled(m))
 }
 
 func (e *encoder) gaveUp(all []record.GaveUp) {
@@ -472,6 +506,7 @@ func (ev *Event) encode(e *encoder) {
 	for i := range ev.Listing {
 		e.partition(&ev.Listing[i])
 	}
+	e.measured(ev.Loads, ev.Capacities)
 }
 
 func (x *Entry) encode(e *encoder) {

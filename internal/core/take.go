@@ -48,6 +48,8 @@ func (n *Node) take(ev *Event) bool {
 		n.own.lease = min(n.own.lease, until)
 	case Server:
 		n.sawServer(ev.Text)
+	case Measured:
+		n.tookLoads(ev)
 	case Tick:
 		return false // Steps has compared the time with n.wake
 	}

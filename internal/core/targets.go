@@ -27,12 +27,30 @@ func (d *draft) targets(members []record.Session) []int32 {
 	for i := range d.rows {
 		sc.parts = append(sc.parts, d.part(i, members))
 	}
-	if n.cfg.Strategy == Range {
+	switch {
+	case n.cfg.Strategy == Range:
 		sc.targets = n.lead.planner.Range(sc.open, sc.parts, sc.targets)
-	} else {
-		sc.targets = n.lead.planner.Spread(sc.open, sc.parts, sc.targets)
+		return sc.targets
+	case n.cfg.Strategy == Pack && n.lead.loads.known == known:
+		return d.pack(members)
+	case n.cfg.Strategy == Pack && n.lead.loads.known == awaited:
+		d.keepAll()
 	}
+	sc.targets = n.lead.planner.Spread(sc.open, sc.parts, sc.targets)
 	return sc.targets
+}
+
+// keepAll makes the planner leave partitions where they are, if they may be there.
+func (d *draft) keepAll() {
+	sc := &d.n.lead.scratch
+	for i := range sc.parts {
+		// unmeasured-moves-nothing: A leader that has not measured yet moves nothing for the
+		// sake of balance.
+		// Without it: C1 has packed everything onto C1 and C2, and dies. C2 knows no loads,
+		// and spreads all partitions by number, over C3 as well. With its first measurements
+		// it moves them back.
+		sc.parts[i].Stay = !rule.UnmeasuredMovesNothing.Off()
+	}
 }
 
 // part describes row i to the planner.

@@ -38,12 +38,13 @@ const (
 	Effect                   // a handler's effect reaches the sink at any later time
 	Order                    // an operator gives the next order
 	Proof                    // the kernel proves a death
+	Load                     // messages arrive at other speeds
 	faults
 )
 
 var faultNames = [faults]string{"lost request", "lost answer", "late request", "repeated request", "crash", "crash of two", "freeze", "sleep",
 	"busy handler", "hung handler", "failing source", "leave", "stale watch", "missed watch", "gap", "deaf", "hidden member", "rollback", "emptied store", "failover",
-	"effect", "order", "proof"}
+	"effect", "order", "proof", "load"}
 
 func (f Fault) String() string { return faultNames[f] }
 
@@ -76,6 +77,7 @@ type Config struct {
 	Hidden  int                    // whom a listing may lack
 	Backup  bool                   // a rollback goes back to the beginning, not by one version
 	Orders  []func(*record.Orders) // what operators order, in turn
+	Loads   [][]core.Load          // what partitions carry, in turn; nil is not known
 	Thaw    uint8                  // frozen for at most so many ticks; 0: for any time
 	Plans   uint8                  // at most so many plans from the beginning on; 0: not asked
 	Returns bool                   // an abort ends the handlers that have overstayed, and returns

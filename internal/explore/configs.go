@@ -43,6 +43,20 @@ const long = 49 * tick / 10
 
 type budget = map[Fault]uint8
 
+// packs packs by load: a member takes 100, is filled to 80 and overloaded from 90 on.
+func packs(c *core.Config) {
+	c.Strategy = core.Pack
+	c.Packing = core.Packing{Capacity: 100_000, Target: 80, Trigger: 90, Interval: 3 * tick, CoolDown: 2 * tick, Measure: tick}
+}
+
+// speeds of partitions, in units per second.
+func speeds(all ...uint64) (out []core.Load) {
+	for _, v := range all {
+		out = append(out, core.Load{Speed: v * 1000})
+	}
+	return out
+}
+
 // Configs are the configurations that have a name. Long ones take minutes.
 var Configs = []*Config{
 	// Calls that are lost, late or done twice.
@@ -171,4 +185,12 @@ var Configs = []*Config{
 		Whom: map[Fault][]int{Freeze: {0}, Crash: {0}}, Setup: (*world).joinFrozen},
 	{Name: "2m1p emptied", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Empty: 1}},
 	{Name: "2m1p emptied+join", Catches: []rule.Rule{rule.HoldAfterLoss}, Long: true, Members: grow2, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Empty: 1, Freeze: 1}},
+
+	// Loads that change whenever they like, or are not known.
+	{Name: "2m2p loads", Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 2},
+		Loads: [][]core.Load{speeds(60, 60), speeds(10, 10), nil}},
+	{Name: "2m2p loads, crash, busy", Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 2, Crash: 1, Busy: 1},
+		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60), speeds(10, 10)}},
+	{Name: "2m2p loads, lost", Long: true, Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 1, LoseRequest: 1, LoseAnswer: 1},
+		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60)}},
 }

@@ -97,7 +97,7 @@ func (w *world) promptly() {
 	for w.cfg.Prompt != 0 && w.bad == nil {
 		i := slices.IndexFunc(w.mail, func(m mail) bool {
 			switch m.kind {
-			case listing, started, closed:
+			case listing, measured, started, closed:
 				return w.cfg.Prompt&Sources != 0 && w.procs[m.who].state == up
 			case request:
 				return w.cfg.Prompt.takes(m.ev.Verb) && !m.late && w.procs[m.who].state == up && !w.deaf(&m)
@@ -212,7 +212,7 @@ func (w *world) arrive(m mail) {
 		w.step(who, &m.ev)
 	case show:
 		w.step(who, &m.ev)
-	case started, givenUp, stopped, listing, closed:
+	case started, givenUp, stopped, listing, measured, closed:
 		if ev, ok := w.word(&m); ok {
 			w.step(who, &ev)
 		}
@@ -231,6 +231,13 @@ func (w *world) word(m *mail) (ev core.Event, ok bool) {
 		return core.Event{Kind: core.Started, ID: m.run.id, Token: m.run.token}, true
 	case closed:
 		return core.Event{Kind: core.Closed}, true
+	case measured:
+		// The next load begins with each strike.
+		ev = core.Event{Kind: core.Measured, Loads: w.cfg.Loads[int(w.cfg.Faults[Load]-w.budget[Load])]}
+		if ev.Loads == nil {
+			ev.Outcome = core.Unknown
+		}
+		return ev, true
 	case listing:
 		ev.Kind = core.Listed
 		names := w.cfg.Lists
@@ -259,7 +266,7 @@ func (w *world) word(m *mail) (ev core.Event, ok bool) {
 
 // floods tells whether mail is part of a flood: it concerns its reader alone.
 func (m *mail) floods() bool {
-	return !m.late && (m.kind == answer || m.kind == started || m.kind == stopped || m.kind == givenUp || m.kind == listing || m.kind == closed)
+	return !m.late && (m.kind == answer || m.kind == started || m.kind == stopped || m.kind == givenUp || m.kind == listing || m.kind == measured || m.kind == closed)
 }
 
 // waitsFor counts what would reach a process at once.
@@ -326,6 +333,7 @@ func (w *world) strike(who int, f Fault) {
 		w.gap(who)
 	case Deaf:
 		p.deaf = true
+	case Load: // the next measurement shows it
 	case Order:
 		w.order()
 	case Rollback, Failover:

@@ -174,7 +174,7 @@ func (w *world) strikes(dst []move) []move {
 			}
 		}
 	}
-	for _, f := range [...]Fault{Rollback, Empty, Failover, Order} {
+	for _, f := range [...]Fault{Rollback, Empty, Failover, Order, Load} {
 		if w.budget[f] > 0 && w.can(nil, f) {
 			dst = append(dst, move{opStrike, 0, uint8(f), never})
 		}

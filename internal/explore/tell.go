@@ -70,6 +70,8 @@ func (w *world) tellMail(m *mail) string {
 		return fmt.Sprintf("%s: %s@%s %s", name, w.cfg.partName(m.run.part), m.run.token, map[mailKind]string{started: "has started", stopped: "has stopped", givenUp: "is given up"}[m.kind])
 	case listing:
 		return name + ": the source lists its partitions"
+	case measured:
+		return name + ": the source measures loads"
 	case closed:
 		return name + ": the source is closed"
 	case gap:

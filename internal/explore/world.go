@@ -114,6 +114,7 @@ const (
 	stopped
 	givenUp
 	listing
+	measured
 	closed
 	gap
 	effect
@@ -197,6 +198,8 @@ func (w *world) act(who int, a *core.Action) {
 		w.stop(who, a)
 	case core.DoAsk:
 		w.post(mail{kind: listing, who: uint8(who)})
+	case core.DoMeasure:
+		w.post(mail{kind: measured, who: uint8(who)})
 	case core.DoClose:
 		w.post(mail{kind: closed, who: uint8(who)})
 	case core.DoAbort:

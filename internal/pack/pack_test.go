@@ -54,6 +54,8 @@ func TestPackReadsNaturally(t *testing.T) {
 		{"a member is sent home if that moves less than it is worth", 3, owned(0, 1), speeds(60, 40), []int32{0, 0}, 1},
 		{"at a low price it is not", 3, owned(0, 1), with(speeds(60, 40), func(h *Options) { h.Price = 0.3 }), []int32{0, 1}, 2},
 		{"nor if others have to make room for it, and all together cost more", 5, owned(0, 0, 1, 2, 3, 3, 4), with(speeds(55, 30, 68, 40, 90, 20, 61), func(h *Options) { h.Price = 0.5 }), []int32{0, 0, 1, 2, 3, 2, 4}, 5},
+		{"at the default price even one that is nine tenths full is", 4, owned(0, 1, 1, 1, 2, 3), speeds(70, 30, 30, 30, 70, 70), []int32{0, 0, 2, 3, 2, 3}, 3},
+		{"below that price never", 4, owned(0, 1, 1, 1, 2, 3), with(speeds(70, 30, 30, 30, 70, 70), func(h *Options) { h.Price = 0.89 }), []int32{0, 1, 1, 1, 2, 3}, 4},
 		{"nor beyond the budget", 3, owned(0, 1), with(speeds(60, 40), func(h *Options) { h.Budget = 0.3 }), []int32{0, 1}, 2},
 		{"nor for too small a share of the members", 5, owned(0, 1, 2, 3), with(speeds(90, 90, 60, 40), func(h *Options) { h.Band = 0.3 }), []int32{0, 1, 2, 3}, 4},
 		{"nor if that moves what has just moved", 3, owned(0, 1), cooling(speeds(60, 40), 0, 1), []int32{0, 1}, 2},

@@ -108,7 +108,7 @@ func (k *Packer) begin(members []plan.Member, parts []plan.Partition, how *Optio
 	k.high = min(256*unit, lots/int64(max(1, n, len(members))))
 	k.price, k.budget, k.band = units(how.Price, k.high), units(how.Budget, lots), how.Band
 	if !(how.Price > 0) {
-		k.price = DefaultPrice * unit
+		k.price = units(DefaultPrice, k.high)
 	}
 	if !(how.Budget > 0) {
 		k.budget = lots

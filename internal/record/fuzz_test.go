@@ -31,6 +31,7 @@ func FuzzDecodeRoster(f *testing.F) {
 func FuzzDecodeOrders(f *testing.F)  { fuzz(f, kindOrders, nil) }
 func FuzzDecodeMember(f *testing.F)  { fuzz(f, kindMember, nil) }
 func FuzzDecodeHistory(f *testing.F) { fuzz(f, kindHistory, nil) }
+func FuzzDecodeLoads(f *testing.F)   { fuzz(f, kindLoads, nil) }
 
 func fuzz(f *testing.F, k kind, more func(*testing.T, []byte)) {
 	for seed := range uint64(60) {

@@ -31,6 +31,8 @@ func (x *Member) Append(dst []byte) []byte {
 	w.bool(x.Proof)
 	w.bool(x.Returning)
 	w.load(x.Load)
+	w.uvarint(x.Handled)
+	w.uvarint(uint64(x.Busy))
 	w.text(x.Name)
 	w.text(x.Host.Boot)
 	w.uvarint(uint64(x.Host.PID))
@@ -82,6 +84,8 @@ func DecodeMember(b []byte) (*Member, error) {
 		Proof:     r.bool("proof"),
 		Returning: r.bool("returning"),
 		Load:      r.load(),
+		Handled:   r.uvarint("handled"),
+		Busy:      r.uint32("busy"),
 		Name:      r.text("name"),
 		Host: Host{
 			Boot:      r.text("host boot"),
@@ -123,6 +127,9 @@ func (x *Member) check() error {
 	}
 	if x.State > Left {
 		return fmt.Errorf("state %d is unknown", x.State)
+	}
+	if x.Busy > 1000 {
+		return fmt.Errorf("busy %d is not between 0 and 1000", x.Busy)
 	}
 	return cmp.Or(
 		counted("seq", x.Seq, LastCount),

@@ -225,7 +225,9 @@ type Member struct {
 	Proof    bool          // DEAD by a proof that its process is gone, not by silence
 	// Returning tells that the member means to come back soon.
 	Returning bool
-	Load      []Load // by ID
+	Load      []Load // by ID: partitions of which more was handled, a part of them at a time
+	Handled   uint64 // messages handled since the session began
+	Busy      uint32 // share of the time that handlers with something to do worked, in thousandths
 	Name      string
 	Host      Host
 	Labels    []Pair // by Key: pod, instance, version, capacity, limit, …

@@ -24,11 +24,13 @@ func decode(k kind, b []byte) (Record, error) {
 		return DecodeOrders(b)
 	case kindMember:
 		return DecodeMember(b)
+	case kindLoads:
+		return DecodeLoads(b)
 	}
 	return DecodeHistory(b)
 }
 
-var kinds = []kind{kindPlan, kindRoster, kindOrders, kindMember, kindHistory}
+var kinds = []kind{kindPlan, kindRoster, kindOrders, kindMember, kindHistory, kindLoads}
 
 func TestRandomRecordsComeBack(t *testing.T) {
 	for _, k := range kinds {
@@ -156,6 +158,8 @@ func (r random) record(k kind) Record {
 		return r.orders()
 	case kindMember:
 		return r.member()
+	case kindLoads:
+		return r.loads()
 	}
 	return &History{Plans: some(r, func() Past {
 		causes := some(r, func() Cause {
@@ -299,7 +303,8 @@ func (r random) member() *Member {
 			return GaveUp{id, MakeToken(r.Uint32(), r.Uint32()), "it\nfailed: " + r.word(500)}
 		}),
 		Bug: r.number(), Proof: r.flag(), Returning: r.flag(),
-		Load:   byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
+		Load:    byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
+		Handled: r.number(), Busy: uint32(r.number() % 1001),
 		Name:   r.word(128),
 		Host:   Host{r.word(128), r.Uint32(), r.number(), r.number()},
 		Labels: r.pairs(), Sent: int64(r.Uint64()),
@@ -309,4 +314,13 @@ func (r random) member() *Member {
 		Letters: r.number(),
 	}
 	return m
+}
+
+func (r random) loads() *Loads {
+	return &Loads{
+		At: int64(r.Uint64()), Unit: r.word(64), Known: r.flag(), Looked: int64(r.Uint64()), Moved: r.flag(), Needs: r.word(100),
+		Wanted: r.Uint32(), Used: r.Uint32(),
+		Members: some(r, func() MemberLoad { return MemberLoad{r.session(), r.number(), r.number()} }),
+		Parts:   some(r, func() PartLoad { return PartLoad{r.number(), r.number()} }),
+	}
 }

@@ -32,6 +32,7 @@ const (
 	kindOrders  kind = 'O'
 	kindMember  kind = 'M'
 	kindHistory kind = 'H'
+	kindLoads   kind = 'L'
 )
 
 // names returns the words for the kind: the one that opens a message, and the one
@@ -48,11 +49,13 @@ func (k kind) names() (short, long string) {
 		return "member", "a member record"
 	case kindHistory:
 		return "history", "a history"
+	case kindLoads:
+		return "loads", "a record of loads"
 	}
 	return "", ""
 }
 
-// A Record is one of *Plan, *Roster, *Orders, *Member and *History.
+// A Record is one of *Plan, *Roster, *Orders, *Member, *History and *Loads.
 type Record interface {
 	// Append appends the encoding, valid or not; before a write use Encode.
 	Append(dst []byte) []byte

@@ -78,6 +78,10 @@ const (
 	BackOffAcrossGrants
 	LookingEarnsTime
 	SlowStoreIsNotQuiet
+	LoadPlansWait
+	NoLoadPlanWithoutAMove
+	UnmeasuredMovesNothing
+	CoolDown
 
 	RejoinedSessionIsNotFresh
 	SleepIsSeen
@@ -543,6 +547,30 @@ var Book = [...]Entry{
 		Says:    "While the store answers slowly, silence does not end a burst of arrivals.",
 		Without: "silence of a slow store taken for the end of a burst",
 		Serves:  I5, Layer: Core, By: told, Old: "R43",
+	},
+	LoadPlansWait: {
+		Name:    "load-plans-wait",
+		Says:    "A plan for the sake of load waits until nothing of the last plan is under way.",
+		Without: "plan for load in the middle of hand-overs",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R44",
+	},
+	NoLoadPlanWithoutAMove: {
+		Name:    "no-load-plan-without-a-move",
+		Says:    "A plan for the sake of load is made only if it moves something.",
+		Without: "plans for load that move nothing",
+		Serves:  I5, Layer: Core, By: told, Old: "R45",
+	},
+	UnmeasuredMovesNothing: {
+		Name:    "unmeasured-moves-nothing",
+		Says:    "A leader that has not measured yet moves nothing for the sake of balance.",
+		Without: "packed partitions spread by a new leader",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R46",
+	},
+	CoolDown: {
+		Name:    "cool-down",
+		Says:    "A partition that has just moved is moved again for the sake of load only if no other can be.",
+		Without: "partition that wanders with its speed",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R47",
 	},
 	RejoinedSessionIsNotFresh: {
 		Name:    "rejoined-session-is-not-fresh",

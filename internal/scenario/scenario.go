@@ -81,6 +81,8 @@ var Verbs = map[string]string{
 	"answers":   "NAME works|late DURATION|lost: what the store answers it",
 	"reads":     "NAME work|fail: its reads, writes work all the same",
 	"listing":   "NAME without-NAME|works: its listings lack a member",
+	"load":      "PARTITION|all SPEED: so much arrives per second from now on",
+	"meter":     "fails|works: the source can or cannot count arrivals",
 	"waits":     "show the leader's wait set",
 	"cut":       "NAME… [in|out]: no traffic with the store, or one way only; also for a process that is still to start",
 	"heal":      "NAME…: the traffic flows again",

@@ -404,6 +404,7 @@ func (w *World) swarm() {
 	}
 	o.horizon = ms(7000 + int64(r.IntN(6000)))
 	w.drawFaults()
+	w.drawLoads()
 }
 
 // drawFaults picks a few kinds and strikes with them, at least three times.

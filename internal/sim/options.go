@@ -78,6 +78,7 @@ type Marks struct {
 	Holds          int `json:"holds"`           // holds waited out
 	Stuck          int `json:"stuck"`           //
 	Retried        int `json:"retried"`         // a source that failed was tried again
+	Balanced       int `json:"balanced"`        // a plan was made for the sake of load
 }
 
 // add sums up. The fields are all counts, so listing them here is all there is
@@ -93,7 +94,7 @@ func (m *Marks) fields() []*int {
 		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderSettling, &m.LeaderWriting, &m.LeaderInMove,
 		&m.LeaderGranting, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
 		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Held, &m.Undrained, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
-		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried,
+		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried, &m.Balanced,
 	}
 }
 
@@ -179,6 +180,9 @@ func memberName(i int) string { return "c" + strconv.Itoa(i+1) }
 func New(o Options) *World {
 	if o.Config.Lease == 0 {
 		o.Config.Timing = core.DefaultTiming()
+	}
+	if o.Config.Packing.Measure == 0 {
+		o.Config.Packing = core.DefaultPacking()
 	}
 	o.failures = max(o.failures, 1)
 	w := &World{opt: o, marks: &Marks{}, hash: map[record.Session]int32{}, granted: map[grant]int32{}, begun: map[uint32]uint64{}}

@@ -8,23 +8,24 @@ import (
 type evKind uint8
 
 const (
-	evTick    evKind = iota // the node's own timer
-	evCore                  // an event for the node
-	evApply                 // a store call reaches the store
-	evAnswer                // its answer reaches the caller
-	evSeen                  // a watch shows something
-	evListing               // the source answers
-	evStarted               // the source confirms a start
-	evStopped               // a handler has returned
-	evFailed                // a source has failed
-	evRetry                 // and is tried again
-	evWork                  // a handler begins an effect
-	evSend                  // it has checked its lease and sends it
-	evLand                  // the effect reaches the sink
-	evFault                 // something goes wrong
-	evRestart               // a process is started again
-	evResume                // a pause ends
-	evOverdue               // by now a death must have been planned for
+	evTick     evKind = iota // the node's own timer
+	evCore                   // an event for the node
+	evApply                  // a store call reaches the store
+	evAnswer                 // its answer reaches the caller
+	evSeen                   // a watch shows something
+	evListing                // the source answers
+	evMeasured               // so does its meter
+	evStarted                // the source confirms a start
+	evStopped                // a handler has returned
+	evFailed                 // a source has failed
+	evRetry                  // and is tried again
+	evWork                   // a handler begins an effect
+	evSend                   // it has checked its lease and sends it
+	evLand                   // the effect reaches the sink
+	evFault                  // something goes wrong
+	evRestart                // a process is started again
+	evResume                 // a pause ends
+	evOverdue                // by now a death must have been planned for
 )
 
 // An item is something that will happen.

@@ -60,6 +60,9 @@ func (w *World) happen(h *host, it *item) {
 	case evListing:
 		ev := w.listing(h)
 		w.deliver(h, &ev)
+	case evMeasured:
+		ev := w.measure(h)
+		w.deliver(h, &ev)
 	case evStarted:
 		if h.find(it.run) >= 0 {
 			w.deliver(h, &core.Event{Kind: core.Started, ID: it.run.id, Token: it.run.token})
@@ -368,6 +371,7 @@ func (w *World) reset(seed uint64) {
 	w.now, w.bad, w.healed, w.lossy, w.blind, w.doubted, w.emptied, w.twins = 0, nil, false, false, 0, 0, false, false
 	w.queue.reset()
 	w.store.reset()
+	w.meter = meter{}
 	w.who = w.who[:0]
 	clear(w.hash)
 	clear(w.granted)

@@ -82,6 +82,10 @@ func (w *World) note(h *host, a *core.Action) {
 		}
 	case core.NoteReturned:
 		w.marks.Returned++
+	case core.NotePlan:
+		if a.Why&(core.WhyLoad|core.WhyInterval) != 0 {
+			w.marks.Balanced++
+		}
 	case core.NoteCleared:
 		w.marks.Holds++
 	case core.NoteStuck:

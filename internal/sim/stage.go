@@ -203,6 +203,11 @@ func (s *Stage) Do(c scenario.Command) error {
 		return err
 	case "order":
 		return s.order(c.Args)
+	case "load":
+		return s.load(c.Args)
+	case "meter":
+		s.w.meter.fails = len(c.Args) == 1 && c.Args[0] == "fails"
+		return nil
 	case "store":
 		return s.store(c.Args)
 	case "declare":

@@ -28,7 +28,7 @@ func (s *Stage) group(args []string) error {
 				s.w.opt.Partitions = n
 			}
 		case "strategy":
-			c.Strategy = map[string]core.Strategy{"spread": core.Spread, "range": core.Range}[v]
+			c.Strategy = map[string]core.Strategy{"spread": core.Spread, "range": core.Range, "pack": core.Pack}[v]
 		case "mode":
 			c.Mode = map[string]record.Mode{"incremental": record.Incremental, "eager": record.Eager}[v]
 		case "fresh":
@@ -45,7 +45,10 @@ func (s *Stage) group(args []string) error {
 		case "func":
 			s.w.opt.funcs = v == "true"
 		default:
-			err = setDuration(&c.Timing, k, v)
+			var ok bool
+			if ok, err = setPacking(&c.Packing, k, v); !ok {
+				err = setDuration(&c.Timing, k, v)
+			}
 		}
 		if err != nil {
 			return err
@@ -92,7 +95,7 @@ func (s *Stage) member(args []string) error {
 	var labels []record.Pair
 	for _, a := range args[1:] {
 		k, v, _ := strings.Cut(a, "=")
-		if k == "limit" {
+		if k == "limit" || k == "capacity" {
 			labels = append(labels, record.Pair{Key: k, Value: v})
 		} else {
 			timing = append(timing, a)

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/speed"
 )
 
 // A World is one store, its members and everything that happens between them.
@@ -27,6 +28,7 @@ type World struct {
 	queue  queue
 	cur    item // the one that happens now
 	store  store
+	meter  meter
 	hosts  []*host
 	era    uint32
 	server string // the store's identity, where a play gives it one
@@ -103,6 +105,7 @@ type host struct {
 	server   string // identity of the store's server, as last told
 	silent   bool   // the source does not tell it its partitions
 	short    bool   // or not all of them
+	gauge    speed.Gauge
 }
 
 // trouble is what ails a process, until it is started again.
@@ -201,6 +204,7 @@ func (w *World) join(h *host) {
 	h.watch = core.Watch{}
 	h.lease, h.tick = 0, int64(core.Never)
 	h.trouble = trouble{}
+	h.gauge = speed.Gauge{}
 	h.cfg = w.opt.Config
 	h.cfg.Name, _, _ = strings.Cut(h.name, "/")
 	h.cfg.Session = w.session(h)
@@ -358,6 +362,8 @@ func (w *World) act(h *host, a *core.Action) {
 		w.stopRun(h, a)
 	case core.DoAsk:
 		w.push(w.now+w.delay(h), item{kind: evListing, host: h, epoch: h.epoch})
+	case core.DoMeasure:
+		w.push(w.now+w.delay(h), item{kind: evMeasured, host: h, epoch: h.epoch})
 	case core.DoClose:
 		w.push(w.now, item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Closed}})
 	case core.DoAbort:

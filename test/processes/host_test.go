@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,13 +111,18 @@ type mill struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 	sent []int // per partition, confirmed
+
+	each []atomic.Int32 // per partition: so many at a time
 }
 
 // grind begins once the members have made the stream.
 func (c *crew) grind(every time.Duration) *mill {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &mill{c: c, js: c.broker(), stop: cancel, sent: make([]int, c.parts)}
+	m := &mill{c: c, js: c.broker(), stop: cancel, sent: make([]int, c.parts), each: make([]atomic.Int32, c.parts)}
+	for p := range m.each {
+		m.each[p].Store(1)
+	}
 	c.Cleanup(cancel)
 	m.done.Go(func() { m.run(ctx, every) })
 	return m
@@ -167,20 +173,29 @@ func (m *mill) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		var all sync.WaitGroup
 		for p := range m.sent {
-			publish, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, err := m.js.Publish(publish, fmt.Sprintf("%s.%d", m.c.stream(), p), fmt.Append(nil, m.sent[p]))
-			cancel()
-			if err == nil {
-				m.sent[p]++
-			} // else it is there twice, or there is no stream yet
+			all.Go(func() {
+				for range m.each[p].Load() {
+					m.publish(p)
+				}
+			})
 		}
+		all.Wait()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (m *mill) publish(p int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := m.js.Publish(ctx, fmt.Sprintf("%s.%d", m.c.stream(), p), fmt.Append(nil, m.sent[p])); err == nil {
+		m.sent[p]++
+	} // else it is there twice, or there is no stream yet
 }
 
 // finish stops and waits until the sink has got everything.

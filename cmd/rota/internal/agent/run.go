@@ -32,6 +32,7 @@ type memberFlags struct {
 	rejoin, newGroup, trace, quiet, tether       bool
 	gate, events                                 string
 	labels                                       map[string]string
+	packing                                      packing
 	env                                          []string // what commands inherit
 }
 
@@ -91,7 +92,8 @@ Exit codes: 0 left in good order, 3 fenced, 4 aborted (a handler did not stop in
 	fl.StringVar(&f.handle, "handle", "log", "what to do with a message: log, none, sleep:TIME, exec:CMD or http:URL")
 	fl.StringVar(&f.own, "own", "", "exec:CMD: a command per owned partition, with --source none:")
 	fl.StringVar(&f.name, "name", "", "what people call this member (default host-pid-random)")
-	fl.Var(cli.OneWord(&f.strategy, "spread", "range"), "strategy", "how partitions are spread over members")
+	fl.Var(cli.OneWord(&f.strategy, "spread", "range", "pack"), "strategy", "how partitions are spread over members: by number, in blocks, or by measured load")
+	f.packing.flags(fl)
 	fl.Var(cli.OneWord(&f.rebalance, "incremental", "eager"), "rebalance", "whether only what moves stops, or everything")
 	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
 	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
@@ -213,6 +215,9 @@ func (f *memberFlags) complete(changed func(string) bool) error {
 	case f.trace && f.events == "":
 		return cli.Usagef("--trace needs --events FILE")
 	}
+	if err := f.packing.check(f.strategy, changed); err != nil {
+		return err
+	}
 	t := connect.Target{Group: f.group, Store: f.store, Dir: f.dir}
 	source, err := t.Fill()
 	if err != nil {
@@ -274,6 +279,9 @@ func (f *memberFlags) config(store rota.Store, src rota.Source, h *hand) rota.Co
 		Lease: f.lease, Heartbeat: f.heartbeat, QuietTime: f.quietTime, StopTime: f.stopTime, Grace: f.grace, Orphan: f.orphan, Return: f.ret,
 		Attempts: f.attempts, BackoffFirst: f.backoffFirst, BackoffLast: f.backoffLast, HandleTime: max(f.handleTime, 0),
 		Rejoin: f.rejoin, NewGroup: f.newGroup, Log: slog.New(slog.DiscardHandler)} // the command says it in its own words
+	if cfg.Strategy == rota.Pack {
+		cfg.Packing = f.packing.Packing
+	}
 	if f.own == "" {
 		cfg.Handle = h.handle()
 	}
@@ -287,6 +295,8 @@ func flagWords(err error) error {
 	for field, flag := range map[string]string{
 		"Lease": "lease", "Heartbeat": "heartbeat", "QuietTime": "quiet-time", "StopTime": "stop-time", "Grace": "grace", "Orphan": "orphan",
 		"Return": "return", "BackoffFirst": "backoff-first", "BackoffLast": "backoff-last", "HandleTime": "handle-time", "Attempts": "attempts", "Group": "group", "Source": "source", "Name": "name", "Labels": "label", "Strategy": "strategy", "Mode": "rebalance",
+		"Packing.Capacity": "capacity", "Packing.Target": "target", "Packing.Trigger": "trigger", "Packing.CatchUp": "catch-up", "Packing.Interval": "interval",
+		"Packing.CoolDown": "cool-down", "Packing.Price": "price", "Packing.Budget": "budget", "Packing.Band": "band", "Packing.Unit": "unit", "Packing.Weights": "weight",
 	} {
 		text = strings.ReplaceAll(text, "Config."+field, "--"+flag)
 	}

@@ -47,8 +47,9 @@ rota's, once for each price. What is measured, as means over steps and seeds:
 Behind ± stands the standard deviation between seeds. Members and E[R] pull in
 opposite directions: what counts is the front, which the plot shows. Below the
 figures pack is set beside the papers' best: of the prices that need no more
-members than the other, or else at most 2 % more, the one that moves least. The
-papers' own figures, if the size is theirs, are compared with what came out here.
+members than the other, or else at most 2 % more, the one that moves least. Then
+every price is set beside what is asked of the default one. The papers' own
+figures, if the size is theirs, are compared with what came out here.
 
 Exit status: 0 if it could be measured, 64 for a wrong command line, 130 if
 interrupted; the figures are then of the traces that were finished.`,
@@ -73,11 +74,11 @@ interrupted; the figures are then of the traces that were finished.`,
 	flags.Var(cli.ListOrNone(&f.algorithms, cli.OneOf(paperNames())), "algorithms", "the papers' algorithms to run, or none")
 	flags.Var(cli.OneWord(&f.load, loadNames()...), "load", "how speeds change:\n"+loadHelp())
 	flags.Var(cli.Whole(&f.cores, 0, 1024), "cores", "cores to use, up to 1024; 0 is all there are")
-	flags.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures; json is one line each")
+	flags.VarP(cli.OneWord(&f.output, "table", "json", "markdown"), "output", "o", "how to print the figures; json is one line each, markdown the tables of docs/packing.md")
 	flags.StringVar(&f.report, "report", "", "also write a page, the plot and the rows into this `folder`")
 	cli.Complete(cmd, "algorithms", cli.CompleteList(paperNames()))
 	cli.Complete(cmd, "load", cobra.FixedCompletions(loadNames(), cobra.ShellCompDirectiveNoFileComp))
-	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json", "markdown"}, cobra.ShellCompDirectiveNoFileComp))
 	cli.Complete(cmd, "report", cli.CompleteFolder)
 	return cmd
 }
@@ -160,8 +161,12 @@ func (f *benchPlanFlags) measure(cmd *cobra.Command, e *bench.Experiment) ([]ben
 }
 
 func (f *benchPlanFlags) print(stdout io.Writer, s *benchSheet) error {
-	if f.output == "table" {
+	switch f.output {
+	case "table":
 		_, err := io.WriteString(stdout, s.table())
+		return err
+	case "markdown":
+		_, err := io.WriteString(stdout, s.markdown())
 		return err
 	}
 	e := json.NewEncoder(stdout)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/lab/bench"
+	"github.com/rota-dev/rota/internal/pack"
 )
 
 // benchSheet is what rota bench plan has to say.
@@ -30,6 +31,9 @@ func (s *benchSheet) table() string {
 	}
 	if ahead := s.ahead(); len(ahead) > 1 {
 		fmt.Fprintf(&b, "\n%s", plainTable(ahead))
+	}
+	if asked := s.asked(); len(asked) > 1 {
+		fmt.Fprintf(&b, "\n%s", plainTable(asked))
 	}
 	if plot := bench.FrontText(s.rows, 76); plot != "" {
 		fmt.Fprintf(&b, "\n%s", plot)
@@ -185,6 +189,28 @@ func (s *benchSheet) rival(other bench.Row) (best bench.Row, found bool) {
 	return best, found
 }
 
+// asked sets every price beside what is asked of the default one.
+func (s *benchSheet) asked() [][]string {
+	out := [][]string{{"price", "beside", "members", "E[R]", "moves", "as asked"}}
+	for _, v := range bench.Judge(s.rows) {
+		price, kept := fmt.Sprintf("%g", v.Price), "no"
+		if v.Price == pack.DefaultPrice {
+			price += ", the default"
+		}
+		if v.Kept {
+			kept = "yes"
+		}
+		out = append(out, []string{price, v.Against, share(v.OfMembers, 4), share(v.OfER, 3), share(v.OfMoves, 3), kept})
+	}
+	return out
+}
+
+const askedWords = "What is asked of the default price, and what the others come to: the largest shares of the other's figures, and the delta they are of."
+
+func share(s bench.Share, digits int) string {
+	return fmt.Sprintf("%.*f at %d", digits, s.Of, s.Delta)
+}
+
 // change is from one figure to another, in percent.
 func change(now, was float64) string {
 	if was == 0 {
@@ -225,6 +251,9 @@ func (s *benchSheet) files() map[string]string {
 	body.WriteString(svg)
 	if ahead := s.ahead(); len(ahead) > 1 {
 		body.WriteString("<h2>Pack beside the papers' best</h2>\n<p>" + aheadWords + "</p>\n" + htmlTable(ahead))
+	}
+	if asked := s.asked(); len(asked) > 1 {
+		body.WriteString("<h2>Prices beside the goal</h2>\n<p>" + askedWords + "</p>\n" + htmlTable(asked))
 	}
 	for _, delta := range s.deltas() {
 		fmt.Fprintf(&body, "<h2>Delta %d</h2>\n%s", delta, htmlTable(s.figures(delta)))

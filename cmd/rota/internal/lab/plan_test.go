@@ -139,6 +139,15 @@ func TestBenchPlanMeasures(t *testing.T) {
 			t.Errorf("no %q in\n%s", says, stdout)
 		}
 	}
+	code, stdout, _ = invoke(t.Context(), args+"--algorithms MWF,BFD --prices 1.4,2 -o markdown")
+	for _, says := range []string{"Members / E[R]:\n\n|  | δ = 5 | δ = 25 |\n|---|---|---|\n| BFD | ", "\n| pack 2 | ", "\ncbs:\n", "\n| price | beside | members | E[R] | moves | as asked |\n|---|---|---|---|---|---|\n| 1.4, the default | MWF | "} {
+		if code != 0 || !strings.Contains(stdout, says) {
+			t.Errorf("exit %d, no %q in\n%s", code, says, stdout)
+		}
+	}
+	if n := strings.Count(stdout, "\n| BFD | "); n != 2 {
+		t.Errorf("%d lines of BFD, want one in each of two tables:\n%s", n, stdout)
+	}
 	if _, stdout, _ = invoke(t.Context(), "bench plan --load day --partitions 50 --steps 200 --seeds 1 --algorithms BFD"); !strings.Contains(stdout, "in trough") {
 		t.Errorf("the day has no trough:\n%s", stdout)
 	}

@@ -130,6 +130,7 @@ var markWords = map[string]string{
 	"holds":           "a new leader waited until every lease it could not know of was over",
 	"stuck":           "a partition was granted and did not start, and the leader noticed",
 	"retried":         "a source that had failed was tried again",
+	"balanced":        "a plan was made for the sake of load",
 }
 
 // meaning is the promise behind the name of an invariant, as an aside.

@@ -155,6 +155,7 @@ var unreadMembers = map[recordKind]string{
 	rosterKind:  "go on with the roster they know; newcomers start nothing, and the next leader plans nothing",
 	ordersKind:  "go on with the orders the leader knows; no order can be given, and the next leader plans nothing",
 	historyKind: "write a new one with the next plan: it is for people only",
+	loadsKind:   "write a new one with the next measurement: it is for people only",
 	memberKind:  "cannot tell whether this session lives: its own process stops when its lease ends, its partitions stay without an owner, and the next leader plans nothing",
 }
 

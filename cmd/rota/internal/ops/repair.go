@@ -109,6 +109,9 @@ func (s *survey) repair(store rota.Store, lease time.Duration) *draft {
 		case x.kind == historyKind && x.bad != nil:
 			d.add(x, stands(x), "take it away", "rota status and rota explain tell less of the past; the next plan begins a new one",
 				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) }).alone = true
+		case x.kind == loadsKind && x.bad != nil:
+			d.add(x, stands(x), "take it away", "nothing: a leader that packs by load writes a new one within seconds",
+				func(ctx context.Context) error { return store.Delete(ctx, x.key, x.rev) }).alone = true
 		case x.kind == memberKind && x.bad != nil:
 			s.repairMember(d, store, x, afresh, assumed)
 		}
@@ -280,7 +283,7 @@ func (s *survey) reset(store rota.Store) (*draft, error) {
 		return nil, fmt.Errorf("there is no plan to reset: the next member to join makes one, with a hold")
 	}
 	for i := range s.all {
-		if x := &s.all[i]; x.bad != nil && x.kind != planKind && x.kind != historyKind {
+		if x := &s.all[i]; x.bad != nil && x.kind != planKind && x.kind != historyKind && x.kind != loadsKind {
 			return nil, fmt.Errorf("%s cannot be read: rota group repair comes first, and begins a new incarnation where that is needed", x.key)
 		}
 	}

@@ -213,6 +213,7 @@ func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time)
 	st = plain.Copy(st)
 	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, Leader(st, now), st.Plan, LastPlan(st, now), phase(st))
 	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.Store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
+	printLoad(w, st, now)
 	printNotes(w, st)
 	fmt.Fprintln(w)
 	if err := printMembers(w, st, now); err != nil {
@@ -377,18 +378,56 @@ func MemberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	return live, ended
 }
 
+// printLoad says what arrives and what that needs, of a group that packs by load.
+func printLoad(w io.Writer, st *rota.Status, now time.Time) {
+	l := st.Load
+	switch {
+	case l == nil:
+		return
+	case !l.Known:
+		fmt.Fprintf(w, "load: not known, partitions are placed by number (%s)\n", cli.Ago(now.Sub(l.Time)))
+		return
+	}
+	fmt.Fprintf(w, "load: %.4g %s per second, backlog %s (%s)\n", l.Speed, l.Unit, cli.Grouped(int(l.Backlog)), cli.Ago(now.Sub(l.Time)))
+	if !l.Looked.IsZero() {
+		what := "nothing had to move"
+		if l.Moved {
+			what = "partitions moved"
+		}
+		fmt.Fprintf(w, "      looked at %s: %s; %s\n", cli.Ago(now.Sub(l.Looked)), l.Needs, what)
+	}
+}
+
+// loadOf says what a member carries, and what it sustains.
+func loadOf(m *rota.MemberInfo) string {
+	if m.Capacity == 0 {
+		return fmt.Sprintf("%.4g of ?", m.Load)
+	}
+	return fmt.Sprintf("%.4g of %.4g", m.Load, m.Capacity)
+}
+
 func printMembers(w io.Writer, st *rota.Status, now time.Time) error {
 	live, ended := MemberOrder(st)
 	tw := cli.Table(w)
-	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\tPID\tSESSION\tLABELS")
+	load := ""
+	if st.Load != nil {
+		load = "LOAD\t"
+	}
+	fmt.Fprintln(tw, "MEMBER\tSTATE\tHEARTBEAT\tPARTITIONS\t"+load+"PID\tSESSION\tLABELS")
 	for _, m := range live {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		if st.Load != nil {
+			load = loadOf(&m) + "\t"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, load, m.PID, m.Session, labels(m.Labels))
+	}
+	if st.Load != nil {
+		load = "-\t"
 	}
 	for i, m := range ended {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, m.PID, m.Session, labels(m.Labels))
+		fmt.Fprintf(tw, "%s\t%s\tlast %s\t%d\t%s%d\t%s\t%s\n", m.Name, MemberState(st, &m), cli.Ago(now.Sub(m.Sent)), m.Partitions, load, m.PID, m.Session, labels(m.Labels))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -433,6 +472,9 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 	st = plain.Copy(st)
 	tw := cli.Table(w)
 	head := "PARTITION\tSTATE\tOWNER\tTOKEN\tSINCE\tBECAUSE"
+	if st.Load != nil {
+		head = "PARTITION\tSTATE\tOWNER\tPER SECOND\tBACKLOG\tTOKEN\tSINCE\tBECAUSE"
+	}
 	if meta {
 		head += "\tMETA"
 	}
@@ -450,7 +492,11 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if !p.Since.IsZero() {
 			since = cli.Ago(now.Sub(p.Since))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s", p.Name, PartitionState(st, &p), owner, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
+		load := ""
+		if st.Load != nil {
+			load = fmt.Sprintf("%.4g\t%s\t", p.Speed, cli.Grouped(int(p.Backlog)))
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s%d\t%s\t%s", p.Name, PartitionState(st, &p), owner, load, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}

@@ -47,6 +47,7 @@ const (
 	rosterKind
 	ordersKind
 	historyKind
+	loadsKind
 	memberKind
 )
 
@@ -108,6 +109,9 @@ func (s *survey) add(e rota.Entry) {
 	case "history":
 		x.kind = historyKind
 		_, x.bad = record.DecodeHistory(e.Value)
+	case "loads":
+		x.kind = loadsKind
+		_, x.bad = record.DecodeLoads(e.Value)
 	default:
 		var ok bool
 		if x.session, ok = sessionOf(name); ok {

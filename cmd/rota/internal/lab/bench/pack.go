@@ -9,8 +9,9 @@ import (
 	"github.com/rota-dev/rota/internal/plan"
 )
 
-// Prices are those that the front is drawn for.
-var Prices = []float64{0.5, 1, 2, 5, 10, 20}
+// Prices are those that the front is drawn for. Above 10 the figures are
+// those of 10.
+var Prices = []float64{0.5, 1, pack.DefaultPrice, 2, 5, 10}
 
 // Pack is the planner of the product at one price.
 func Pack(price float64) Algorithm {
