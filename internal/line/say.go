@@ -96,6 +96,7 @@ func Causes(causes []rota.Cause) string {
 		rota.WhyJoined: {"a member", "joined"}, rota.WhyLeft: {"a member", "left"}, rota.WhyDied: {"a member", "died"},
 		rota.WhyEvicted: {"a member", "was evicted"}, rota.WhyReturned: {"a member", "came back"}, rota.WhyOrders: {"an operator", "ordered it"},
 		rota.WhyRoster: {"the partitions", "changed"}, rota.WhyOwnerless: {"a partition", "had no owner"},
+		rota.WhyLoad: {"a member", "was overloaded"}, rota.WhyInterval: {"a better plan", "was found"},
 	}
 	var out []string
 	for _, c := range causes {

@@ -89,6 +89,9 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	for _, s := range whatItWaitsFor(st, p, now) {
 		add("%s", s)
 	}
+	if st.Load != nil && st.Load.Known {
+		add("%.4g %s per second arrive, and %s wait.", p.Speed, st.Load.Unit, cli.Grouped(int(p.Backlog)))
+	}
 	for _, s := range ordersAbout(st, p) {
 		add("%s", s)
 	}
