@@ -117,6 +117,9 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	if r == nil {
 		return nil, errUnbound
 	}
+	if why := unfit(own.Partition()); why != "" { // an order has added it, or an earlier version has discovered it
+		return nil, fmt.Errorf("rotanats: partition %.80q %s: remove it from the group", own.Partition(), why)
+	}
 	f, err := s.look(ctx)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 // follow in alphabetical order.
 const defaultDiscovered = 1000
 
-// After more than maxNamed subjects that cannot be partitions, no further ones are named.
+// maxNamed is how many subjects that cannot be partitions are named.
 const maxNamed = 8
 
 // discovered makes partitions of sorted subjects. It names those that it leaves out in
@@ -27,10 +27,15 @@ func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.
 	var omitted []error
 	good := slices.DeleteFunc(subjects, func(subject string) bool {
 		why := unfit(subject)
-		if why != "" && len(omitted) <= maxNamed {
+		switch {
+		case why == "":
+			return false
+		case len(omitted) < maxNamed:
 			omitted = append(omitted, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.Stream, why))
+		case len(omitted) == maxNamed: // without their number: each new one would be a new condition
+			omitted = append(omitted, fmt.Errorf("%w: more than %d subjects of stream %s cannot be partitions", rota.ErrPartial, maxNamed, s.set.Stream))
 		}
-		return why != ""
+		return true
 	})
 	if found := len(good); found > s.set.Most {
 		if good, err = s.first(ctx, good); err != nil {
@@ -69,7 +74,8 @@ func (s *source) first(ctx context.Context, subjects []string) ([]string, error)
 
 // unfit returns why a subject cannot be a partition, "" if it can. The server lists
 // subjects in JSON, where bytes that are not UTF-8 become U+FFFD: the subject's real name
-// is then unknown.
+// is then unknown. The server also stores a message that is published to orders.* itself:
+// a consumer of that subject would get the messages of all other partitions.
 func unfit(subject string) string {
 	switch {
 	case len(subject) > 256:
@@ -78,6 +84,8 @@ func unfit(subject string) string {
 		return "is not UTF-8"
 	case strings.IndexFunc(subject, unicode.IsControl) >= 0:
 		return "has control characters"
+	case slices.ContainsFunc(strings.Split(subject, "."), func(token string) bool { return token == "*" || token == ">" }):
+		return "is a pattern, and would match those of other partitions"
 	}
 	return ""
 }
