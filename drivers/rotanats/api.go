@@ -104,9 +104,10 @@ type streamInfo struct {
 	Config  jetstream.StreamConfig `json:"config"`
 	Created time.Time              `json:"created"`
 	State   struct {
-		Subjects map[string]uint64 `json:"subjects"`
-		First    uint64            `json:"first_seq"`
-		Last     uint64            `json:"last_seq"`
+		Subjects  map[string]uint64 `json:"subjects"`
+		First     uint64            `json:"first_seq"`
+		Last      uint64            `json:"last_seq"`
+		Consumers int               `json:"consumer_count"`
 	} `json:"state"`
 	Cluster *struct {
 		Name        string     `json:"name"`

@@ -359,6 +359,9 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 			err = s.create(ctx, c.reader, own, &cfg)
 		}
 	}
+	if code(err) == codeMaxConsumers {
+		err = s.full(ctx, err)
+	}
 	if err == nil && next.Start > 1 && !f.queue {
 		err = s.sameStream(ctx, f)
 	}

@@ -18,7 +18,8 @@ import (
 // follow in alphabetical order.
 const defaultDiscovered = 1000
 
-// maxNamed is how many subjects that cannot be partitions are named.
+// After more than maxNamed subjects that cannot be partitions, no further ones are named:
+// rota itself says that there are more.
 const maxNamed = 8
 
 // discovered makes partitions of sorted subjects. It names those that it leaves out in
@@ -27,15 +28,10 @@ func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.
 	var omitted []error
 	good := slices.DeleteFunc(subjects, func(subject string) bool {
 		why := unfit(subject)
-		switch {
-		case why == "":
-			return false
-		case len(omitted) < maxNamed:
+		if why != "" && len(omitted) <= maxNamed {
 			omitted = append(omitted, fmt.Errorf("%w: subject %.80q of stream %s %s", rota.ErrPartial, subject, s.set.Stream, why))
-		case len(omitted) == maxNamed: // without their number: each new one would be a new condition
-			omitted = append(omitted, fmt.Errorf("%w: more than %d subjects of stream %s cannot be partitions", rota.ErrPartial, maxNamed, s.set.Stream))
 		}
-		return true
+		return why != ""
 	})
 	if found := len(good); found > s.set.Most {
 		if good, err = s.first(ctx, good); err != nil {

@@ -280,9 +280,10 @@ const maxStore = 1 << 60
 func (s *Server) options(f folder.Folder) (*server.Options, error) {
 	set := s.set
 	o := &server.Options{
-		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
+		ServerName: address.ServerName, DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
 		JetStream: true, StoreDir: f.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}, // otherwise 1000 per stream, and each partition needs one
 	}
 	if s.note.Address == "" {
 		return o, nil

@@ -67,6 +67,9 @@ type Settings struct {
 	Create     bool
 }
 
+// ServerName is the name of embedded servers.
+const ServerName = "rota"
+
 // A Host is a server that this process runs for a folder.
 type Host interface {
 	Done() <-chan struct{} // closed when the server has stopped
