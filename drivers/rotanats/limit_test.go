@@ -83,13 +83,17 @@ func TestTooFewConsumers(t *testing.T) {
 	b := newBroker(t, serve(t).URL(), func(c *jetstream.StreamConfig) { c.MaxConsumers, config = 1, *c })
 	l, f := newLedger(t), newFindings()
 	l.member("a", rotatest.NewMemStore(), b.Source(), f.tune)
-	b.flow(1, 3)
+	for _, p := range b.names {
+		if err := b.Publish(p, fmt.Appendf(nil, "%s 1", p)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	f.wait(t, "source-failed", "stream "+b.stream+" has 1 consumers, and the limit of the stream is 1: raise max_consumers of the stream")
 	config.MaxConsumers = 10
 	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	l.wait("all are served", 60*time.Second, l.reached(b, 3))
+	l.wait("all are served", 60*time.Second, func() bool { return len(l.done) == len(b.names) })
 }
 
 // TestACreatedStreamHasRoom checks that a stream which the source creates permits a

@@ -3,6 +3,7 @@ package rotanats_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -93,7 +94,7 @@ func (c *crowd) member(name string) (leave func()) {
 	c.Helper()
 	src := rotanats.Source(fmt.Sprintf("%s?stream=MANY&subject=many.*&partitions=%d", c.url, c.n))
 	c.sources[name] = src
-	m, err := rota.New(rota.Config{Group: "many", Name: name, Store: c.store.Open(), Source: src, NewGroup: true, Lease: 15 * time.Second,
+	m, err := rota.New(rota.Config{Group: "many", Name: name, Store: c.store.Open(), Source: src, NewGroup: true, Lease: 15 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Handle: func(context.Context, rota.Message) error {
 			c.handled.Add(1)
 			select {
@@ -140,7 +141,7 @@ func (c *crowd) publish() {
 // wait waits until as many messages were handled.
 func (c *crowd) wait(what string, n int) {
 	c.Helper()
-	for timeout := time.After(5 * time.Minute); c.handled.Load() < int64(n); {
+	for timeout := time.After(15 * time.Minute); c.handled.Load() < int64(n); {
 		select {
 		case <-c.changed:
 		case <-timeout:

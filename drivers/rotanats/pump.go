@@ -16,18 +16,19 @@ import (
 
 // A pump pulls messages of one partition, delivers and settles them.
 type pump struct {
-	s      *source
-	own    rota.Ownership
-	claim  *claim
-	nc     *nats.Conn
-	epoch  *epoch
-	sub    *nats.Subscription
-	in     chan *nats.Msg // messages and statuses that have arrived
-	denied chan error     // has the server's refusal of a pull or an acknowledgement
-	close  func()
-	buf    []rota.Message // the batch that is being delivered
-	acks   []string       // the ack subject of each message in buf
-	id     []byte         // scratch space for a message's ID
+	s       *source
+	own     rota.Ownership
+	claim   *claim
+	nc      *nats.Conn
+	epoch   *epoch
+	sub     *nats.Subscription
+	in      chan *nats.Msg  // messages and statuses that have arrived
+	denied  chan error      // has the server's refusal of a pull or an acknowledgement
+	elected <-chan struct{} // has an element when the consumer has another leader
+	close   func()
+	buf     []rota.Message // the batch that is being delivered
+	acks    []string       // the ack subject of each message in buf
+	id      []byte         // scratch space for a message's ID
 
 	timing      pullTiming    // of the next pull
 	outstanding int           // messages pulled and not arrived
@@ -38,6 +39,8 @@ type pump struct {
 	last        string        // the ack subject of the last settled message
 	proven      bool          // the broker has confirmed an acknowledgement
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
+	leaderless  time.Time     // since when no server accepts pulls
+	received    uint64        // sequence of the last message that has arrived
 }
 
 // Timing of a pump.
@@ -58,13 +61,20 @@ const maxBytes = 16 << 20
 
 // pullTiming is the expiry and the idle heartbeat of a pull request. Those of the
 // first pull are short: in a cluster not every server may know a new consumer yet, and
-// then the pull is lost.
+// then the pull is lost. So are those after an election: a new leader announces itself a
+// moment before it accepts pulls. A pull that came too early is repeated after a refusal.
 type pullTiming struct{ expiry, heartbeat time.Duration }
 
 var (
-	firstPull = pullTiming{2 * time.Second, 300 * time.Millisecond}
-	laterPull = pullTiming{30 * time.Second, 5 * time.Second}
+	firstPull   = pullTiming{2 * time.Second, 300 * time.Millisecond}
+	refusedPull = pullTiming{0, 10 * time.Millisecond}
+	electedPull = pullTiming{time.Second, 100 * time.Millisecond}
+	laterPull   = pullTiming{30 * time.Second, 5 * time.Second}
 )
+
+// electionTime is how long a consumer of a cluster may have no leader. Without one the
+// server answers as if there were no consumer.
+const electionTime = time.Second
 
 // maxSilences is how many pulls in a row are lost when the pump gives up.
 const maxSilences = 3
@@ -89,8 +99,11 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	}
 	p.denied = make(chan error, 1)
 	remove := s.onRefusal(p.concerns, p.refuse)
+	elected, forget := s.elections.await(s, nc, c.Consumer)
+	p.elected = elected
 	p.close = func() {
 		remove()
+		forget()
 		p.sub.Unsubscribe()
 	}
 	if err := p.pull(); err != nil {
@@ -149,6 +162,13 @@ func (p *pump) pull() error {
 	return nil
 }
 
+// pullAnew pulls after earlier pulls were lost, perhaps. If they were not, more than the
+// window is fetched, up to what the consumer permits to be unacknowledged.
+func (p *pump) pullAnew(timing pullTiming) error {
+	p.timing, p.outstanding = timing, 0
+	return p.pull()
+}
+
 // run delivers messages until the ownership stops; then it finishes those that were
 // fetched and are quick, and leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
@@ -168,10 +188,10 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		select {
 		case msg := <-p.in:
 			p.timing, silences = laterPull, 0
-			missed.Reset(2 * p.timing.heartbeat)
 			if err := p.batch(msg); err != nil {
 				return err
 			}
+			missed.Reset(2 * p.timing.heartbeat)
 			if err := p.pull(); err != nil { // more messages arrive while these are handled
 				return err
 			}
@@ -186,12 +206,23 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 			return errGone
 		case err := <-p.denied:
 			return err
+		case <-p.elected:
+			silences = 0
+			if err := p.pullAnew(electedPull); err != nil {
+				return err
+			}
+			missed.Reset(2 * p.timing.heartbeat)
 		case <-missed.C: // the pull was lost
 			if silences++; silences == maxSilences {
 				return errNoHeartbeat
 			}
-			p.outstanding = 0
-			if err := p.pull(); err != nil {
+			switch p.timing {
+			case refusedPull:
+				p.timing = electedPull
+			case electedPull: // the new leader needs longer
+				p.timing = firstPull
+			}
+			if err := p.pullAnew(p.timing); err != nil {
 				return err
 			}
 			missed.Reset(2 * p.timing.heartbeat)
@@ -366,13 +397,17 @@ func (p *pump) readMessage(msg *nats.Msg) error {
 	if err != nil {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
-	p.outstanding--
+	p.outstanding = max(0, p.outstanding-1)
 	p.large = false
-	p.gapSince = time.Time{}
-	if ack.delivery != p.claim.next || ack.tries != 1 {
+	p.gapSince, p.leaderless = time.Time{}, time.Time{}
+	switch {
+	case p.repeated(ack):
+		return nil
+	case ack.delivery != p.claim.next || ack.tries != 1 || ack.sequence <= p.received:
 		return errGap
 	}
 	p.claim.next++
+	p.received = ack.sequence
 	m := rota.Message{Value: msg.Data, Time: time.Unix(0, ack.time), Position: ack.sequence}
 	for k, vs := range msg.Header {
 		for _, v := range vs {
@@ -387,14 +422,33 @@ func (p *pump) readMessage(msg *nats.Msg) error {
 	return nil
 }
 
+// repeated tells whether a message has arrived before: a new leader of the consumer repeats
+// deliveries that it had not heard of when the last leader ended, under the same numbers.
+// The next acknowledgement covers them, except on a work queue.
+func (p *pump) repeated(ack ackInfo) bool {
+	return p.claim.all && ack.tries == 1 && ack.delivery < p.claim.next && ack.sequence <= p.received
+}
+
 // readStatus reads a status message, which the broker sends about a pull. A pull ends
 // when it has brought maxBytes. If it has brought none of them, the next message is
 // larger than that and is pulled alone, without a limit.
 func (p *pump) readStatus(status string, msg *nats.Msg) error {
 	switch status {
 	case "100": // an idle heartbeat: the pull is still open
+		p.leaderless = time.Time{}
 		return p.checkHeartbeat(msg)
+	case "503": // nobody accepts pulls of this consumer
+		if p.leaderless.IsZero() {
+			p.leaderless = time.Now()
+		}
+		if p.nc.ConnectedClusterName() != "" && time.Since(p.leaderless) < electionTime {
+			p.timing = refusedPull // it stays outstanding until then
+			return nil
+		}
 	case "404", "408", "409":
+		if msg.Header.Get("Description") == "Leadership Change" { // a new leader knows of our pulls, and has dropped them
+			return p.pullAnew(electedPull)
+		}
 		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 		if err == nil {
 			p.outstanding = max(0, p.outstanding-open)

@@ -68,6 +68,7 @@ type source struct {
 	elsewhere   chan elsewhere         // has one element, unless it is being read
 	setbacks    setbacks
 	marks       marks
+	elections   elections
 
 	warming sync.Mutex
 
