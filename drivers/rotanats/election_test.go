@@ -2,10 +2,12 @@ package rotanats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,16 +80,74 @@ func (b *broker) keepPublishing(t testing.TB, partitions []string) {
 // and no partition may be silent for more than half a second. Other tests run beside
 // it otherwise, so then only a stall is an error.
 func TestElectionOfAConsumersLeader(t *testing.T) {
-	times, most := 6, 5*time.Second
-	if text := os.Getenv("ROTA_ELECTIONS"); text != "" {
-		var err error
-		if times, err = strconv.Atoi(text); err != nil {
+	times, most := elections(t, 6), 5*time.Second
+	if os.Getenv("ROTA_ELECTIONS") != "" {
+		most = 500 * time.Millisecond
+	}
+	_, b, l, p := beside(t)
+	var ours, bare []time.Duration
+	for i := range times {
+		ours = append(ours, b.stepDown(t, p, b.names[i%len(b.names)]))
+		if i%4 == 0 {
+			bare = append(bare, b.stepDown(t, p, b.bare(0)))
+		}
+	}
+	t.Logf("longest silences: %v; of a consumer of the NATS client: %v; %d messages came again", rounded(ours), rounded(bare), l.again)
+	if longest := slices.Max(ours); longest > most {
+		t.Errorf("a partition was silent for %v", longest)
+	}
+}
+
+// TestRollingRestart restarts the servers of a cluster one after the other while messages
+// flow. No partition may be silent for much longer than one that the NATS client consumes
+// by itself.
+func TestRollingRestart(t *testing.T) {
+	times, most := elections(t, 2), 10*time.Second
+	if os.Getenv("ROTA_ELECTIONS") != "" {
+		times, most = max(times/4, 3), 500*time.Millisecond
+	}
+	c, b, l, p := beside(t)
+	var ours, bare []time.Duration
+	for i := range times {
+		n := c.nodes[i%len(c.nodes)]
+		since := time.Now()
+		if err := errors.Join(n.Stop(t.Context()), n.Start(t.Context()), n.Ready(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		most = 500 * time.Millisecond
-	} else {
-		t.Parallel()
+		back := time.Now()
+		var our, other time.Duration
+		for k, name := range b.names {
+			p.silence(t, name, back, 20)
+			p.silence(t, b.bare(k), back, 20)
+			our, other = max(our, p.silence(t, name, since, 20)), max(other, p.silence(t, b.bare(k), since, 20))
+		}
+		ours, bare = append(ours, our), append(bare, other)
 	}
+	t.Logf("longest silences: %v; of consumers of the NATS client: %v; %d messages came again", rounded(ours), rounded(bare), l.again)
+	if longest, other := slices.Max(ours), slices.Max(bare); longest > other+most {
+		t.Errorf("a partition was silent for %v, one of the NATS client for %v", longest, other)
+	}
+}
+
+// elections returns how often a test is to be tried: as often as ROTA_ELECTIONS says, alone,
+// or a few times beside other tests.
+func elections(t *testing.T, few int) int {
+	text := os.Getenv("ROTA_ELECTIONS")
+	if text == "" {
+		t.Parallel()
+		return few
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// beside runs a group on a cluster, and beside it as many consumers of the NATS client, while
+// messages flow to all.
+func beside(t *testing.T) (*cluster, *broker, *ledger, *pulses) {
+	t.Helper()
 	c := startCluster(t)
 	b := newBroker(t, c.URL(), func(c *jetstream.StreamConfig) { c.Replicas = 3 })
 	p := &pulses{at: map[string][]time.Time{}}
@@ -97,25 +157,20 @@ func TestElectionOfAConsumersLeader(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		l.member(name, mem.Open(), b.Source())
 	}
-	bare := b.stream + ".in.bare"
-	b.bare(t, bare, p)
-	b.keepPublishing(t, append(slices.Clone(b.names), bare))
-	l.wait("all are consumed", 60*time.Second, l.reached(b, 5))
-	var rota, client []time.Duration
-	for i := range times {
-		name := b.names[i%len(b.names)]
-		rota = append(rota, b.stepDown(t, p, name))
-		if i%4 == 0 {
-			client = append(client, b.stepDown(t, p, bare))
-		}
+	all := slices.Clone(b.names)
+	for i := range b.names {
+		b.consumeBare(t, b.bare(i), p)
+		all = append(all, b.bare(i))
 	}
-	slices.Sort(rota)
-	slices.Sort(client)
-	t.Logf("longest silences: %v; of a consumer of the NATS client: %v; %d messages came again", rounded(rota), rounded(client), l.again)
-	if longest := rota[len(rota)-1]; longest > most {
-		t.Errorf("a partition was silent for %v", longest)
+	b.keepPublishing(t, all)
+	for _, name := range all {
+		p.silence(t, name, time.Now(), 5)
 	}
+	return c, b, l, p
 }
+
+// bare is a partition that no group consumes.
+func (b *broker) bare(i int) string { return fmt.Sprintf("%s.in.bare%d", b.stream, i) }
 
 // stepDown makes the leader of a partition's consumer step down, and returns how long the
 // partition was silent.
@@ -137,10 +192,10 @@ func (b *broker) stepDown(t testing.TB, p *pulses, partition string) time.Durati
 	return p.silence(t, partition, since, 10)
 }
 
-// bare consumes a partition with the NATS client alone.
-func (b *broker) bare(t testing.TB, partition string, p *pulses) {
+// consumeBare consumes a partition with the NATS client alone.
+func (b *broker) consumeBare(t testing.TB, partition string, p *pulses) {
 	t.Helper()
-	c, err := b.js.CreateConsumer(t.Context(), b.stream, jetstream.ConsumerConfig{Durable: "bare", FilterSubject: partition, AckPolicy: jetstream.AckExplicitPolicy})
+	c, err := b.js.CreateConsumer(t.Context(), b.stream, jetstream.ConsumerConfig{Durable: partition[strings.LastIndexByte(partition, '.')+1:], FilterSubject: partition, AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +209,9 @@ func (b *broker) bare(t testing.TB, partition string, p *pulses) {
 	t.Cleanup(run.Stop)
 }
 
+// rounded returns sorted milliseconds.
 func rounded(list []time.Duration) (out []time.Duration) {
-	for _, d := range list {
+	for _, d := range slices.Sorted(slices.Values(list)) {
 		out = append(out, d.Round(time.Millisecond))
 	}
 	return out
