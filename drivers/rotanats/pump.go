@@ -41,6 +41,7 @@ type pump struct {
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
 	leaderless  time.Time     // since when no server accepts pulls
 	received    uint64        // sequence of the last message that has arrived
+	reply       string        // its ack subject
 }
 
 // Timing of a pump.
@@ -188,7 +189,7 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		select {
 		case msg := <-p.in:
 			p.timing, silences = laterPull, 0
-			if err := p.batch(msg); err != nil {
+			if err := p.batch(ctx, msg); err != nil {
 				return err
 			}
 			missed.Reset(2 * p.timing.heartbeat)
@@ -268,8 +269,8 @@ func (p *pump) confirmFloor(ctx context.Context) error {
 	return err
 }
 
-// stop ends the subscription, finishes the messages that have arrived and releases the
-// consumer. If they would take too long, ErrStop ends it.
+// stop ends the subscription, finishes the messages that have arrived, or have gone astray,
+// and releases the consumer. If they would take too long, ErrStop ends it.
 func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -277,18 +278,48 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	if err := p.sub.Drain(); err != nil {
 		return errGone
 	}
+	counted := p.counted(brief)
 	if err := p.nc.FlushWithContext(brief); err != nil {
 		return errGone
 	}
 	for len(p.in) > 0 { // after the flush nothing more arrives
-		if err := p.batch(<-p.in); err != nil {
+		if err := p.batch(ctx, <-p.in); err != nil {
 			return err
 		}
 		if err := p.deliverBatch(ctx, deliver); err != nil {
 			return p.ended(ctx, err)
 		}
 	}
+	if last := <-counted; last.Consumer >= p.claim.next {
+		p.buf, p.acks = p.buf[:0], p.acks[:0]
+		if err := p.recover(ctx, last.Consumer, last.Stream); err != nil {
+			p.s.set.Log.Debug("deliveries went astray", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+			return p.ended(ctx, rota.ErrStop)
+		}
+		if err := p.deliverBatch(ctx, deliver); err != nil {
+			return p.ended(ctx, err)
+		}
+	}
 	return p.release(brief)
+}
+
+// counted asks the broker for its last delivery, after the subscription has ended: it counts
+// none after that. The answer is not awaited here, since it takes as long as a flush. If it
+// is not known, deliveries that went astray show to the next owner, as a gap.
+func (p *pump) counted(ctx context.Context) <-chan pair {
+	last := make(chan pair, 1)
+	if !p.claim.all {
+		last <- pair{} // there the next owner asks
+		return last
+	}
+	go func() {
+		info, err := p.s.info(ctx, p.claim.Consumer)
+		if err != nil || info == nil {
+			info = &consumerInfo{}
+		}
+		last <- info.Delivered
+	}()
+	return last
 }
 
 // release lets the next owner use the consumer. The last acknowledgement and the note
@@ -369,10 +400,10 @@ func (p *pump) logUnreleased(err error) error {
 }
 
 // batch reads a message and those that have arrived behind it into buf.
-func (p *pump) batch(msg *nats.Msg) error {
+func (p *pump) batch(ctx context.Context, msg *nats.Msg) error {
 	p.buf, p.acks = p.buf[:0], p.acks[:0]
 	for {
-		if err := p.readMessage(msg); err != nil {
+		if err := p.readMessage(ctx, msg); err != nil {
 			return err
 		}
 		if len(p.buf) >= maxBatch {
@@ -389,7 +420,7 @@ func (p *pump) batch(msg *nats.Msg) error {
 // readMessage reads one message. JetStream numbers the deliveries of a consumer. A gap
 // in these numbers, or a redelivery, means that a message was lost on the way: it would
 // be handled out of order.
-func (p *pump) readMessage(msg *nats.Msg) error {
+func (p *pump) readMessage(ctx context.Context, msg *nats.Msg) error {
 	if status := msg.Header.Get("Status"); status != "" && msg.Reply == "" {
 		return p.readStatus(status, msg)
 	}
@@ -403,11 +434,15 @@ func (p *pump) readMessage(msg *nats.Msg) error {
 	switch {
 	case p.repeated(ack):
 		return nil
+	case ack.delivery > p.claim.next && ack.tries == 1:
+		if err := p.recover(ctx, ack.delivery-1, ack.sequence-1); err != nil {
+			return fmt.Errorf("%w: %w", errGap, err)
+		}
 	case ack.delivery != p.claim.next || ack.tries != 1 || ack.sequence <= p.received:
 		return errGap
 	}
 	p.claim.next++
-	p.received = ack.sequence
+	p.received, p.reply = ack.sequence, msg.Reply
 	m := rota.Message{Value: msg.Data, Time: time.Unix(0, ack.time), Position: ack.sequence}
 	for k, vs := range msg.Header {
 		for _, v := range vs {
