@@ -1,7 +1,6 @@
 package rotanats
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +92,7 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, body an
 }
 
 // api returns the subject of a request to JetStream's API.
-func (l *link) api(verb string) string { return cmp.Or(l.set.API, "$JS.API") + "." + verb }
+func (l *link) api(verb string) string { return l.set.Prefix() + "." + verb }
 
 // replyTimeout is the timeout of the first attempt; each further one has twice as long.
 const replyTimeout = 400 * time.Millisecond

@@ -96,6 +96,9 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 		if len(set.Servers) != 1 {
 			return nil, errors.New("rotanats: serve: listen on one address: write nats://HOST:PORT")
 		}
+		if set.WebSocket {
+			return nil, errors.New("rotanats: serve: an embedded server has no web sockets: write nats://HOST:PORT")
+		}
 		if signIn(home) || home.Secure || home.Open {
 			return nil, errors.New("rotanats: serve: how clients sign in belongs in the URL to listen on, not in that of the folder")
 		}
