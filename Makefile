@@ -1,5 +1,6 @@
-.PHONY: help test lint unit servers burst outage many elections heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers burst outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
+comma := ,
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +28,9 @@ many: ## PARTITIONS (10000) of one stream on the embedded server: start, rest, h
 
 elections: ## leaders of consumers step down TIMES (48) and servers of a cluster restart, beside the NATS client; on an idle machine
 	@cd drivers/rotanats && ROTA_ELECTIONS=$(or $(TIMES),48) go test -count=1 -timeout 1h -v -run '^(TestElectionOfAConsumersLeader|TestRollingRestart)$$' .
+
+nats-campaign: ## 7000 hand-overs and 110 faults on each of embedded, single and replicated NATS servers: half an hour; CAMPAIGN=400,8 for fewer
+	@cd drivers/rotanats && ROTA_CAMPAIGN=$(or $(CAMPAIGN),7000$(comma)110) go test -count=1 -timeout 3h -v -run '^TestCampaign$$' .
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

@@ -52,15 +52,17 @@ func (p *pulses) silence(t testing.TB, partition string, since time.Time, messag
 	}
 }
 
-// keepPublishing publishes to each partition, one message after the other, until the test
-// ends.
-func (b *broker) keepPublishing(t testing.TB, partitions []string) {
+// keepPublishing publishes to each partition, one message after the other, until halt is
+// called or the test ends. halt returns how many messages each has.
+func (b *broker) keepPublishing(t testing.TB, partitions []string) (halt func() []int) {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for _, p := range partitions {
+	sent := make([]int, len(partitions))
+	for i, p := range partitions {
 		wg.Go(func() {
-			for n := 1; ctx.Err() == nil; n++ {
-				if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, n)); err != nil && ctx.Err() == nil {
+			for ctx.Err() == nil {
+				sent[i]++
+				if err := b.Publish(p, fmt.Appendf(nil, "%s %d", p, sent[i])); err != nil {
 					t.Error(err)
 					return
 				}
@@ -71,7 +73,9 @@ func (b *broker) keepPublishing(t testing.TB, partitions []string) {
 			}
 		})
 	}
-	t.Cleanup(func() { stop(); wg.Wait() })
+	halt = sync.OnceValue(func() []int { stop(); wg.Wait(); return sent })
+	t.Cleanup(func() { halt() })
+	return halt
 }
 
 // TestElectionOfAConsumersLeader makes the leader of each consumer step down while messages

@@ -342,6 +342,8 @@ func (p *pump) release(ctx context.Context) error {
 
 // note writes the note in memory for the next owner.
 func (p *pump) note(ctx context.Context, released bool) error {
+	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	defer cancel()
 	n := p.claim.note
 	n.Token, n.Released, n.Former, n.Each = p.own.Token(), released, "", p.each
 	if p.claim.all {
