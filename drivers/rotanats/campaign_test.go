@@ -1,6 +1,7 @@
 package rotanats_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -30,12 +31,12 @@ type campaign struct {
 	mem    *rotatest.MemStore
 	faults []fault
 
-	pulses    pulses
-	handOvers atomic.Int64
-	highest   map[string]rota.Token // guarded by the ledger
-	members   int
-	leave     []func()
-	silences  map[string][]time.Duration // by fault
+	pulses   pulses
+	started  atomic.Int64          // ownerships: each begins with a hand-over
+	highest  map[string]rota.Token // guarded by the ledger
+	members  int
+	leave    []func()
+	silences map[string][]time.Duration // by fault
 }
 
 // A fault happens, and is over when do returns.
@@ -176,7 +177,7 @@ func (c *campaign) join() (leave func()) {
 		cfg.Lease, cfg.Heartbeat = 15*time.Second, 0
 		cfg.Trace = func(e rota.Event) {
 			if e.Kind == rota.EventStart {
-				c.handOvers.Add(1)
+				c.started.Add(1)
 			}
 		}
 	})
@@ -210,9 +211,9 @@ func (c *campaign) run(handOvers, faults int, most time.Duration) {
 		for i := range faults {
 			c.suffer(c.faults[i%len(c.faults)], most)
 		}
-		for deadline := time.Now().Add(time.Hour); c.handOvers.Load() < int64(handOvers) && !c.Failed(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Hour); c.started.Load() < int64(handOvers) && !c.Failed(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				c.Fatalf("%d hand-overs in an hour", c.handOvers.Load())
+				c.Fatalf("%d hand-overs in an hour", c.started.Load())
 			}
 		}
 	})
@@ -229,16 +230,31 @@ func (c *campaign) run(handOvers, faults int, most time.Duration) {
 	for _, n := range sent {
 		total += n
 	}
-	c.judge(asked, total, faults)
-	c.Logf("%d hand-overs, %d faults, %d messages, %d came again, %d requests in %v", c.handOvers.Load(), faults, total, c.l.again, asked, time.Since(begun).Round(time.Second))
+	c.checkRequests(asked, total, faults)
+	c.Logf("%d hand-overs, %d faults, %d messages, %d came again, %d requests in %v", c.started.Load(), faults, total, c.l.again, asked, time.Since(begun).Round(time.Second))
 	for _, name := range slices.Sorted(maps.Keys(c.silences)) {
 		list := slices.Sorted(slices.Values(c.silences[name]))
 		c.Logf("silence after %s: median %v, longest %v, of %d", name, list[len(list)/2].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond), len(list))
 	}
 }
 
-// suffer lets a fault happen, waits until the stream stores messages again, and measures how
-// long partitions stay silent then.
+// led returns nil if every consumer of the stream has a leader.
+func (c *campaign) led(ctx context.Context) error {
+	st, err := c.js.Stream(ctx, c.stream)
+	if err != nil {
+		return err
+	}
+	list := st.ListConsumers(ctx)
+	for info := range list.Info() {
+		if info.Cluster != nil && info.Cluster.Leader == "" {
+			err = fmt.Errorf("consumer %s has no leader", info.Name)
+		}
+	}
+	return cmp.Or(list.Err(), err)
+}
+
+// suffer lets a fault happen, waits until the stream stores messages and its consumers have
+// leaders again, and measures how long partitions stay silent then.
 func (c *campaign) suffer(f fault, most time.Duration) {
 	c.Helper()
 	if err := f.do(); err != nil {
@@ -247,12 +263,15 @@ func (c *campaign) suffer(f fault, most time.Duration) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(c.T.Context(), 2*time.Second)
 		_, err := c.js.Publish(ctx, c.stream+".in.probe", nil)
+		if err == nil {
+			err = c.led(ctx)
+		}
 		cancel()
 		if err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			c.Fatalf("%s: the stream stores nothing: %v", f.name, err)
+			c.Fatalf("%s: the server has not recovered: %v", f.name, err)
 		}
 	}
 	over := time.Now()
@@ -294,11 +313,11 @@ func (c *campaign) requests() *atomic.Int64 {
 	return n
 }
 
-// judge compares the requests with what the campaign may cost: at most 20 for a hand-over that
+// checkRequests compares the requests with what the campaign may cost: at most 20 for a hand-over that
 // makes a new consumer, two for a message, and 160 per minute for a partition that is refused,
 // as each may be for ten seconds after a fault.
-func (c *campaign) judge(requests int64, messages, faults int) {
-	most := 20*c.handOvers.Load() + 2*int64(messages) + int64(160/6*len(c.names)*faults)
+func (c *campaign) checkRequests(requests int64, messages, faults int) {
+	most := 20*c.started.Load() + 2*int64(messages) + int64(160/6*len(c.names)*faults)
 	c.Logf("%d requests, of %d that are permitted", requests, most)
 	if requests > most {
 		c.Errorf("%d requests, want %d at most", requests, most)
