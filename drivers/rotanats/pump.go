@@ -142,7 +142,7 @@ func (p *pump) refuse(err error) {
 // requests stay few.
 func (p *pump) pull() error {
 	have := p.outstanding + len(p.in)
-	if p.ending || have > p.window/2 {
+	if p.ending || have > p.window/2 || p.timing == refusedPull {
 		return nil
 	}
 	n := p.window - have
@@ -313,6 +313,8 @@ func (p *pump) counted(ctx context.Context) <-chan pair {
 		return last
 	}
 	go func() {
+		ctx, cancel := context.WithTimeout(ctx, countTime)
+		defer cancel()
 		info, err := p.s.info(ctx, p.claim.Consumer)
 		if err != nil || info == nil {
 			info = &consumerInfo{}
@@ -479,7 +481,7 @@ func (p *pump) readStatus(status string, msg *nats.Msg) error {
 			p.leaderless = time.Now()
 		}
 		if p.nc.ConnectedClusterName() != "" && time.Since(p.leaderless) < electionTime {
-			p.timing = refusedPull // it stays outstanding until then
+			p.timing = refusedPull
 			return nil
 		}
 	case "404", "408", "409":

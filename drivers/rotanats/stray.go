@@ -22,8 +22,12 @@ import (
 // consumer is cheaper.
 const maxStray = 32
 
-// strayTime is the timeout for reading them.
-const strayTime = 2 * time.Second
+// Timeouts for asking how many there are, and for reading them. A consumer without a leader
+// does not answer, and a stop must not wait for it.
+const (
+	countTime = time.Second
+	strayTime = 2 * time.Second
+)
 
 var errStray = errors.New("rotanats: the missing deliveries are not in the stream")
 
