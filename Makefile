@@ -30,7 +30,7 @@ elections: ## leaders of consumers step down TIMES (48) and servers of a cluster
 	@cd drivers/rotanats && ROTA_ELECTIONS=$(or $(TIMES),48) go test -count=1 -timeout 1h -v -run '^(TestElectionOfAConsumersLeader|TestRollingRestart)$$' .
 
 nats-campaign: ## 7000 hand-overs and 110 faults on each of embedded, single and replicated NATS servers: half an hour; CAMPAIGN=400,8 for fewer
-	@cd drivers/rotanats && ROTA_CAMPAIGN=$(or $(CAMPAIGN),7000$(comma)110) go test -count=1 -timeout 3h -v -run '^TestCampaign$$' .
+	@cd drivers/rotanats && ROTA_CAMPAIGN=$(or $(CAMPAIGN),7000$(comma)110) go test -count=1 -timeout 3h -v -run '^(TestCampaign|TestGracefulHandOverKeepsTheConsumer)$$' .
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

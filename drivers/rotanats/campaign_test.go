@@ -49,7 +49,7 @@ type fault struct {
 // ROTA_CAMPAIGN=7000,110, as make nats-campaign runs it, each has so many hand-overs and
 // faults, and no partition may be silent for more than 5 s after a fault.
 func TestCampaign(t *testing.T) {
-	handOvers, faults, most := 150, 4, 30*time.Second
+	handOvers, faults, most := 150, 4, 90*time.Second
 	alone := os.Getenv("ROTA_CAMPAIGN") != ""
 	if alone {
 		if _, err := fmt.Sscanf(os.Getenv("ROTA_CAMPAIGN"), "%d,%d", &handOvers, &faults); err != nil {
