@@ -1,5 +1,6 @@
-.PHONY: help test lint unit servers burst outage heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers burst outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
+comma := ,
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +22,15 @@ burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connectio
 
 outage: ## the sink of one partition is away for OUTAGE (5m), under load and on a real server: twice as long in all
 	@cd drivers/rotanats && ROTA_OUTAGE=$(or $(OUTAGE),5m) go test -count=1 -timeout 2h -v -run '^TestOutageOfTheSink$$' .
+
+many: ## PARTITIONS (10000) of one stream on the embedded server: start, rest, hand-over; a quarter of an hour
+	@cd drivers/rotanats && ROTA_MANY=$(or $(PARTITIONS),10000) go test -count=1 -timeout 1h -v -run '^TestManyPartitions$$' .
+
+elections: ## leaders of consumers step down TIMES (48) and servers of a cluster restart, beside the NATS client; on an idle machine
+	@cd drivers/rotanats && ROTA_ELECTIONS=$(or $(TIMES),48) go test -count=1 -timeout 1h -v -run '^(TestElectionOfAConsumersLeader|TestRollingRestart)$$' .
+
+nats-campaign: ## 7000 hand-overs and 110 faults on each of embedded, single and replicated NATS servers: half an hour; CAMPAIGN=400,8 for fewer
+	@cd drivers/rotanats && ROTA_CAMPAIGN=$(or $(CAMPAIGN),7000$(comma)110) go test -count=1 -timeout 3h -v -run '^(TestCampaign|TestGracefulHandOverKeepsTheConsumer)$$' .
 
 heavy: ## simulator and explorer, without -race
 	@scripts/test.sh heavy

@@ -290,7 +290,7 @@ func TestAProducerInTheSameAccountCanOverwriteRecords(t *testing.T) {
 
 // seldom are rights of orders-member that this test cannot do without: those for clusters,
 // and one for consumers that somebody deletes (TestEachRightOfASource in drivers/rotanats).
-var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota", "$JS.API.STREAM.MSG.GET.ORDERS"}
+var seldom = []string{"$KV.rota._reached", "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.KV_rota", "$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED.ORDERS.*", "$JS.API.STREAM.MSG.GET.ORDERS"}
 
 // TestAMissingRightIsTold: without any one of the rights of a member, rota run names
 // the right. So none on the page is needless, and none can be forgotten in silence.

@@ -74,7 +74,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"serve --cert cert.pem", 64, "--cert and --key: give both or none"},
 
 		// URLs.
-		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, mem:`},
+		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, wss://HOST, mem:`},
 		{"run --group g --store host:4222 --source none:?partitions=2 --own exec:true", 64, `--store "host:4222": unknown kind of URL; known are `},
 		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
 		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": write mem: and nothing else`},

@@ -1,7 +1,6 @@
 package rotanats
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +92,7 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, body an
 }
 
 // api returns the subject of a request to JetStream's API.
-func (l *link) api(verb string) string { return cmp.Or(l.set.API, "$JS.API") + "." + verb }
+func (l *link) api(verb string) string { return l.set.Prefix() + "." + verb }
 
 // replyTimeout is the timeout of the first attempt; each further one has twice as long.
 const replyTimeout = 400 * time.Millisecond
@@ -104,9 +103,10 @@ type streamInfo struct {
 	Config  jetstream.StreamConfig `json:"config"`
 	Created time.Time              `json:"created"`
 	State   struct {
-		Subjects map[string]uint64 `json:"subjects"`
-		First    uint64            `json:"first_seq"`
-		Last     uint64            `json:"last_seq"`
+		Subjects  map[string]uint64 `json:"subjects"`
+		First     uint64            `json:"first_seq"`
+		Last      uint64            `json:"last_seq"`
+		Consumers int               `json:"consumer_count"`
 	} `json:"state"`
 	Cluster *struct {
 		Name        string     `json:"name"`

@@ -67,6 +67,10 @@ const (
 // in place, and the consumer of a former owner is removed.
 const ackTime = 7 * 24 * time.Hour
 
+// noteTime is the timeout of a write of a note in memory. The server does not answer one that
+// it got just when somebody deleted the bucket; whether it was written need not be known.
+const noteTime = 2 * time.Second
+
 // consumerInfo has those fields of JetStream's answer about a consumer that are used
 // here. Decoding all of them would take longer than the rest of an attach.
 type consumerInfo struct {
@@ -116,6 +120,9 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*claim, error)
 	r := s.reader.Load()
 	if r == nil {
 		return nil, errUnbound
+	}
+	if why := unfit(own.Partition()); why != "" { // an order has added it, or an earlier version has discovered it
+		return nil, fmt.Errorf("rotanats: partition %.80q %s: remove it from the group", own.Partition(), why)
 	}
 	f, err := s.look(ctx)
 	if err != nil {
@@ -257,6 +264,8 @@ func (s *source) inherit(ctx context.Context, own rota.Ownership, c *claim, f *f
 // of memory or of a right, attach goes on without the note: this owner and the next one
 // replace the consumer.
 func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	defer cancel()
 	n.Token, n.Released = own.Token(), false
 	err = s.record(ctx, s.memoryNotes, own, c, n, &c.memoryRev)
 	if refusedBy(err) {
@@ -355,6 +364,9 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		if err = s.makeRoom(ctx, own, c, next); err == nil {
 			err = s.create(ctx, c.reader, own, &cfg)
 		}
+	}
+	if code(err) == codeMaxConsumers {
+		err = s.full(ctx, err)
 	}
 	if err == nil && next.Start > 1 && !f.queue {
 		err = s.sameStream(ctx, f)

@@ -18,7 +18,8 @@ import (
 // follow in alphabetical order.
 const defaultDiscovered = 1000
 
-// After more than maxNamed subjects that cannot be partitions, no further ones are named.
+// After more than maxNamed subjects that cannot be partitions, no further ones are named:
+// rota itself says that there are more.
 const maxNamed = 8
 
 // discovered makes partitions of sorted subjects. It names those that it leaves out in
@@ -69,7 +70,8 @@ func (s *source) first(ctx context.Context, subjects []string) ([]string, error)
 
 // unfit returns why a subject cannot be a partition, "" if it can. The server lists
 // subjects in JSON, where bytes that are not UTF-8 become U+FFFD: the subject's real name
-// is then unknown.
+// is then unknown. The server also stores a message that is published to orders.* itself:
+// a consumer of that subject would get the messages of all other partitions.
 func unfit(subject string) string {
 	switch {
 	case len(subject) > 256:
@@ -78,6 +80,8 @@ func unfit(subject string) string {
 		return "is not UTF-8"
 	case strings.IndexFunc(subject, unicode.IsControl) >= 0:
 		return "has control characters"
+	case slices.ContainsFunc(strings.Split(subject, "."), func(token string) bool { return token == "*" || token == ">" }):
+		return "is a pattern, and would match those of other partitions"
 	}
 	return ""
 }

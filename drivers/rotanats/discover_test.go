@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
@@ -53,10 +51,11 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 	in := b.stream + ".in."
 	b.names = []string{in + "a", in + "b"}
 	b.flow(1, 1)
-	for _, token := range []string{"\x01", strings.Repeat("n", 300), "\xff\xfe"} {
+	for _, token := range []string{"\x01", strings.Repeat("n", 300), "\xff\xfe", "*", ">"} {
 		b.raw(in + token)
 	}
-	says := []string{"has control characters", fmt.Sprintf("is %d bytes long, more than 256", len(in)+300), "is not UTF-8"}
+	says := []string{"has control characters", fmt.Sprintf("is %d bytes long, more than 256", len(in)+300), "is not UTF-8",
+		`.in.*" of stream ` + b.stream + " is a pattern", `.in.>" of stream ` + b.stream + " is a pattern"}
 	l, mem := newLedger(t), rotatest.NewMemStore()
 	var mu sync.Mutex
 	reported := map[string][]string{}
@@ -103,6 +102,71 @@ func TestBadSubjectsAreLeftOut(t *testing.T) {
 		t.Errorf("told: %q", reported)
 	}
 }
+
+// TestManyBadSubjects checks that the number of conditions has a limit, and that unusual
+// subjects which are none of the bad ones are partitions.
+func TestManyBadSubjects(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	in := b.stream + ".in."
+	for i := range 20 {
+		b.raw(fmt.Sprintf("%s\x01%d", in, i))
+	}
+	var want []string
+	for _, token := range []string{"a*b", "a>", "é", `"q"`, `\`, "$x", "a/b", "%s", "{{x}}", "\u200b", strings.Repeat("l", 256-len(in))} {
+		b.raw(in + token)
+		want = append(want, in+token)
+	}
+	slices.Sort(want)
+	list, err := b.discovering("").Partitions(t.Context())
+	if got := partitionNames(list); !slices.Equal(got, want) {
+		t.Errorf("partitions are %q, want %q", got, want)
+	}
+	if said := fmt.Sprint(err); strings.Count(said, "has control characters") != 9 {
+		t.Errorf("says %v", err)
+	}
+	handled := make(chan string, len(want))
+	newLedger(t).member("a", rotatest.NewMemStore(), b.discovering(""), func(c *rota.Config) {
+		c.Handle = func(_ context.Context, m rota.Message) error { handled <- m.Partition; return nil }
+	})
+	var got []string
+	for range want {
+		select {
+		case p := <-handled:
+			got = append(got, p)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("handled messages of %q only", got)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("handled messages of %q, want %q", got, want)
+	}
+}
+
+// TestAPatternIsNotConsumed has a partition whose name is a pattern: an order can add any.
+func TestAPatternIsNotConsumed(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	b.names = b.names[:1]
+	l, f := newLedger(t), newFindings()
+	l.member("a", rotatest.NewMemStore(), &withPartition{b.Source(), b.stream + ".in.*"}, f.tune)
+	b.flow(1, 3)
+	l.wait("the others", 30*time.Second, l.reached(b, 3))
+	f.wait(t, "source-failed "+b.stream+".in.*", "is a pattern")
+}
+
+// withPartition is a source whose list has one more partition.
+type withPartition struct {
+	rota.Source
+	more string
+}
+
+func (s *withPartition) Partitions(ctx context.Context) ([]rota.Partition, error) {
+	list, err := s.Source.Partitions(ctx)
+	return append(list, rota.Partition{Name: s.more}), err
+}
+
+func (s *withPartition) Bind(group string) error { return s.Source.(rota.Binder).Bind(group) }
 
 // TestMostSubjects publishes to more subjects than are allowed. As many as are allowed are
 // served, and both numbers reported. Once they are consumed, new subjects that come
@@ -160,25 +224,5 @@ func TestMostSubjects(t *testing.T) {
 	_, err = rotanats.Source("nats://a?stream=S&subject=s.*&most=3&partitions=4").Partitions(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "most and partitions") {
 		t.Errorf("most and partitions: %v", err)
-	}
-}
-
-// A stream that permits fewer consumers than there are partitions is reported with both
-// numbers when the partitions are listed, before members fail at them.
-func TestALimitOfConsumersIsReported(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t, serve(t).URL())
-	_, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FEW", Subjects: []string{"few.*"}, MaxConsumers: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for partitions, want := range map[int]string{3: "", 5: "stream FEW permits 3 consumers, and each of 5 partitions needs one: 2 of them will not be served"} {
-		src := rotanats.Source(fmt.Sprintf("%s?stream=FEW&subject=few.*&partitions=%d", b.url, partitions))
-		list, err := src.Partitions(t.Context())
-		said := strings.Join(src.(rota.Warner).Warnings(), "\n")
-		if err != nil || len(list) != partitions || !strings.HasPrefix(said, want) || want == "" && said != "" {
-			t.Errorf("%d partitions: %v, says %q", len(list), err, said)
-		}
-		src.(io.Closer).Close()
 	}
 }

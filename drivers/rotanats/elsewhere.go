@@ -23,9 +23,8 @@ type leftover struct {
 }
 
 const (
-	elsewhereTime  = 5 * time.Second // how long a list is used
-	unlistedTime   = time.Minute     // after a failure
-	elsewhereLimit = 2 * time.Second // timeout: a server does not answer a request without the right for it
+	elsewhereTime = 5 * time.Second // how long a list is used, at least
+	unlistedTime  = time.Minute     // after a failure
 )
 
 // startsAnew returns an error if the group begins with the first message of a partition
@@ -52,8 +51,9 @@ func (s *source) startsAnew(ctx context.Context, r *reader, partition string) ([
 }
 
 func (s *source) readElsewhere(ctx context.Context, r *reader) elsewhere {
-	ctx, cancel := context.WithTimeout(ctx, elsewhereLimit)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	begun := time.Now()
 	e := elsewhere{found: map[string]*consumerInfo{}, left: map[string][]leftover{}}
 	err := s.listConsumers(ctx, func(c *consumerInfo) {
 		if token, ok := s.ofReader(r, c); ok {
@@ -71,7 +71,8 @@ func (s *source) readElsewhere(ctx context.Context, r *reader) elsewhere {
 			e.found[p] = c
 		}
 	})
-	e.until = time.Now().Add(elsewhereTime)
+	took := time.Since(begun)
+	e.until = time.Now().Add(max(elsewhereTime, 10*took)) // a list of ten thousand costs the server seconds
 	if err != nil {
 		s.set.Log.Debug("cannot tell whether the group reads under another durable", "err", err)
 		e.until = time.Now().Add(unlistedTime)

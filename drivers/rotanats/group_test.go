@@ -46,6 +46,12 @@ func TestMain(m *testing.M) {
 // host starts a process that uses a folder, and serves it if it is the first.
 func host(t testing.TB, dir string) (kill func()) {
 	t.Helper()
+	kill, _ = hostProcess(t, dir)
+	return kill
+}
+
+func hostProcess(t testing.TB, dir string) (kill func(), pid int) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ROTANATS_TEST_SERVE="+dir)
 	in, err := cmd.StdinPipe()
@@ -70,7 +76,7 @@ func host(t testing.TB, dir string) (kill func()) {
 	if err != nil || string(line[:n]) != "ready\n" {
 		t.Fatalf("the process that serves %s says %q, %v", dir, line[:n], err)
 	}
-	return kill
+	return kill, cmd.Process.Pid
 }
 
 func TestS2_Nats_GroupOnTheEmbeddedServer(t *testing.T) {

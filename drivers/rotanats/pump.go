@@ -16,18 +16,19 @@ import (
 
 // A pump pulls messages of one partition, delivers and settles them.
 type pump struct {
-	s      *source
-	own    rota.Ownership
-	claim  *claim
-	nc     *nats.Conn
-	epoch  *epoch
-	sub    *nats.Subscription
-	in     chan *nats.Msg // messages and statuses that have arrived
-	denied chan error     // has the server's refusal of a pull or an acknowledgement
-	close  func()
-	buf    []rota.Message // the batch that is being delivered
-	acks   []string       // the ack subject of each message in buf
-	id     []byte         // scratch space for a message's ID
+	s       *source
+	own     rota.Ownership
+	claim   *claim
+	nc      *nats.Conn
+	epoch   *epoch
+	sub     *nats.Subscription
+	in      chan *nats.Msg  // messages and statuses that have arrived
+	denied  chan error      // has the server's refusal of a pull or an acknowledgement
+	elected <-chan struct{} // has an element when the consumer has another leader
+	close   func()
+	buf     []rota.Message // the batch that is being delivered
+	acks    []string       // the ack subject of each message in buf
+	id      []byte         // scratch space for a message's ID
 
 	timing      pullTiming    // of the next pull
 	outstanding int           // messages pulled and not arrived
@@ -38,6 +39,9 @@ type pump struct {
 	last        string        // the ack subject of the last settled message
 	proven      bool          // the broker has confirmed an acknowledgement
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
+	leaderless  time.Time     // since when no server accepts pulls
+	received    uint64        // sequence of the last message that has arrived
+	reply       string        // its ack subject
 }
 
 // Timing of a pump.
@@ -58,13 +62,20 @@ const maxBytes = 16 << 20
 
 // pullTiming is the expiry and the idle heartbeat of a pull request. Those of the
 // first pull are short: in a cluster not every server may know a new consumer yet, and
-// then the pull is lost.
+// then the pull is lost. So are those after an election: a new leader announces itself a
+// moment before it accepts pulls. A pull that came too early is repeated after a refusal.
 type pullTiming struct{ expiry, heartbeat time.Duration }
 
 var (
-	firstPull = pullTiming{2 * time.Second, 300 * time.Millisecond}
-	laterPull = pullTiming{30 * time.Second, 5 * time.Second}
+	firstPull   = pullTiming{2 * time.Second, 300 * time.Millisecond}
+	refusedPull = pullTiming{0, 10 * time.Millisecond}
+	electedPull = pullTiming{time.Second, 100 * time.Millisecond}
+	laterPull   = pullTiming{30 * time.Second, 5 * time.Second}
 )
+
+// electionTime is how long a consumer of a cluster may have no leader. Without one the
+// server answers as if there were no consumer.
+const electionTime = time.Second
 
 // maxSilences is how many pulls in a row are lost when the pump gives up.
 const maxSilences = 3
@@ -89,8 +100,11 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	}
 	p.denied = make(chan error, 1)
 	remove := s.onRefusal(p.concerns, p.refuse)
+	elected, forget := s.elections.await(s, nc, c.Consumer)
+	p.elected = elected
 	p.close = func() {
 		remove()
+		forget()
 		p.sub.Unsubscribe()
 	}
 	if err := p.pull(); err != nil {
@@ -128,7 +142,7 @@ func (p *pump) refuse(err error) {
 // requests stay few.
 func (p *pump) pull() error {
 	have := p.outstanding + len(p.in)
-	if p.ending || have > p.window/2 {
+	if p.ending || have > p.window/2 || p.timing == refusedPull {
 		return nil
 	}
 	n := p.window - have
@@ -147,6 +161,13 @@ func (p *pump) pull() error {
 	}
 	p.outstanding += n
 	return nil
+}
+
+// pullAnew pulls after earlier pulls were lost, perhaps. If they were not, more than the
+// window is fetched, up to what the consumer permits to be unacknowledged.
+func (p *pump) pullAnew(timing pullTiming) error {
+	p.timing, p.outstanding = timing, 0
+	return p.pull()
 }
 
 // run delivers messages until the ownership stops; then it finishes those that were
@@ -168,10 +189,10 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		select {
 		case msg := <-p.in:
 			p.timing, silences = laterPull, 0
-			missed.Reset(2 * p.timing.heartbeat)
-			if err := p.batch(msg); err != nil {
+			if err := p.batch(ctx, msg); err != nil {
 				return err
 			}
+			missed.Reset(2 * p.timing.heartbeat)
 			if err := p.pull(); err != nil { // more messages arrive while these are handled
 				return err
 			}
@@ -186,12 +207,23 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 			return errGone
 		case err := <-p.denied:
 			return err
+		case <-p.elected:
+			silences = 0
+			if err := p.pullAnew(electedPull); err != nil {
+				return err
+			}
+			missed.Reset(2 * p.timing.heartbeat)
 		case <-missed.C: // the pull was lost
 			if silences++; silences == maxSilences {
 				return errNoHeartbeat
 			}
-			p.outstanding = 0
-			if err := p.pull(); err != nil {
+			switch p.timing {
+			case refusedPull:
+				p.timing = electedPull
+			case electedPull: // the new leader needs longer
+				p.timing = firstPull
+			}
+			if err := p.pullAnew(p.timing); err != nil {
 				return err
 			}
 			missed.Reset(2 * p.timing.heartbeat)
@@ -237,8 +269,8 @@ func (p *pump) confirmFloor(ctx context.Context) error {
 	return err
 }
 
-// stop ends the subscription, finishes the messages that have arrived and releases the
-// consumer. If they would take too long, ErrStop ends it.
+// stop ends the subscription, finishes the messages that have arrived, or have gone astray,
+// and releases the consumer. If they would take too long, ErrStop ends it.
 func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	brief, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -246,18 +278,50 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 	if err := p.sub.Drain(); err != nil {
 		return errGone
 	}
+	counted := p.counted(brief)
 	if err := p.nc.FlushWithContext(brief); err != nil {
 		return errGone
 	}
 	for len(p.in) > 0 { // after the flush nothing more arrives
-		if err := p.batch(<-p.in); err != nil {
+		if err := p.batch(ctx, <-p.in); err != nil {
 			return err
 		}
 		if err := p.deliverBatch(ctx, deliver); err != nil {
 			return p.ended(ctx, err)
 		}
 	}
+	if last := <-counted; last.Consumer >= p.claim.next {
+		p.buf, p.acks = p.buf[:0], p.acks[:0]
+		if err := p.recover(ctx, last.Consumer, last.Stream); err != nil {
+			p.s.set.Log.Debug("deliveries went astray", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+			return p.ended(ctx, rota.ErrStop)
+		}
+		if err := p.deliverBatch(ctx, deliver); err != nil {
+			return p.ended(ctx, err)
+		}
+	}
 	return p.release(brief)
+}
+
+// counted asks the broker for its last delivery, after the subscription has ended: it counts
+// none after that. The answer is not awaited here, since it takes as long as a flush. If it
+// is not known, deliveries that went astray show to the next owner, as a gap.
+func (p *pump) counted(ctx context.Context) <-chan pair {
+	last := make(chan pair, 1)
+	if !p.claim.all {
+		last <- pair{} // there the next owner asks
+		return last
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, countTime)
+		defer cancel()
+		info, err := p.s.info(ctx, p.claim.Consumer)
+		if err != nil || info == nil {
+			info = &consumerInfo{}
+		}
+		last <- info.Delivered
+	}()
+	return last
 }
 
 // release lets the next owner use the consumer. The last acknowledgement and the note
@@ -280,6 +344,8 @@ func (p *pump) release(ctx context.Context) error {
 
 // note writes the note in memory for the next owner.
 func (p *pump) note(ctx context.Context, released bool) error {
+	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	defer cancel()
 	n := p.claim.note
 	n.Token, n.Released, n.Former, n.Each = p.own.Token(), released, "", p.each
 	if p.claim.all {
@@ -338,10 +404,10 @@ func (p *pump) logUnreleased(err error) error {
 }
 
 // batch reads a message and those that have arrived behind it into buf.
-func (p *pump) batch(msg *nats.Msg) error {
+func (p *pump) batch(ctx context.Context, msg *nats.Msg) error {
 	p.buf, p.acks = p.buf[:0], p.acks[:0]
 	for {
-		if err := p.readMessage(msg); err != nil {
+		if err := p.readMessage(ctx, msg); err != nil {
 			return err
 		}
 		if len(p.buf) >= maxBatch {
@@ -358,7 +424,7 @@ func (p *pump) batch(msg *nats.Msg) error {
 // readMessage reads one message. JetStream numbers the deliveries of a consumer. A gap
 // in these numbers, or a redelivery, means that a message was lost on the way: it would
 // be handled out of order.
-func (p *pump) readMessage(msg *nats.Msg) error {
+func (p *pump) readMessage(ctx context.Context, msg *nats.Msg) error {
 	if status := msg.Header.Get("Status"); status != "" && msg.Reply == "" {
 		return p.readStatus(status, msg)
 	}
@@ -366,13 +432,21 @@ func (p *pump) readMessage(msg *nats.Msg) error {
 	if err != nil {
 		return fmt.Errorf("rotanats: a message of %s: %w", p.own.Partition(), err)
 	}
-	p.outstanding--
+	p.outstanding = max(0, p.outstanding-1)
 	p.large = false
-	p.gapSince = time.Time{}
-	if ack.delivery != p.claim.next || ack.tries != 1 {
+	p.gapSince, p.leaderless = time.Time{}, time.Time{}
+	switch {
+	case p.repeated(ack):
+		return nil
+	case ack.delivery > p.claim.next && ack.tries == 1:
+		if err := p.recover(ctx, ack.delivery-1, ack.sequence-1); err != nil {
+			return fmt.Errorf("%w: %w", errGap, err)
+		}
+	case ack.delivery != p.claim.next || ack.tries != 1 || ack.sequence <= p.received:
 		return errGap
 	}
 	p.claim.next++
+	p.received, p.reply = ack.sequence, msg.Reply
 	m := rota.Message{Value: msg.Data, Time: time.Unix(0, ack.time), Position: ack.sequence}
 	for k, vs := range msg.Header {
 		for _, v := range vs {
@@ -387,14 +461,33 @@ func (p *pump) readMessage(msg *nats.Msg) error {
 	return nil
 }
 
+// repeated tells whether a message has arrived before: a new leader of the consumer repeats
+// deliveries that it had not heard of when the last leader ended, under the same numbers.
+// The next acknowledgement covers them, except on a work queue.
+func (p *pump) repeated(ack ackInfo) bool {
+	return p.claim.all && ack.tries == 1 && ack.delivery < p.claim.next && ack.sequence <= p.received
+}
+
 // readStatus reads a status message, which the broker sends about a pull. A pull ends
 // when it has brought maxBytes. If it has brought none of them, the next message is
 // larger than that and is pulled alone, without a limit.
 func (p *pump) readStatus(status string, msg *nats.Msg) error {
 	switch status {
 	case "100": // an idle heartbeat: the pull is still open
+		p.leaderless = time.Time{}
 		return p.checkHeartbeat(msg)
+	case "503": // nobody accepts pulls of this consumer
+		if p.leaderless.IsZero() {
+			p.leaderless = time.Now()
+		}
+		if p.nc.ConnectedClusterName() != "" && time.Since(p.leaderless) < electionTime {
+			p.timing = refusedPull
+			return nil
+		}
 	case "404", "408", "409":
+		if msg.Header.Get("Description") == "Leadership Change" { // a new leader knows of our pulls, and has dropped them
+			return p.pullAnew(electedPull)
+		}
 		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 		if err == nil {
 			p.outstanding = max(0, p.outstanding-open)

@@ -68,22 +68,25 @@ type source struct {
 	elsewhere   chan elsewhere         // has one element, unless it is being read
 	setbacks    setbacks
 	marks       marks
+	elections   elections
 
 	warming sync.Mutex
 
-	mu    sync.Mutex
-	facts *facts
+	mu      sync.Mutex
+	facts   *facts
+	account *int // limit of consumers per stream, 0 or less for none; nil until it was asked for
 }
 
-// facts describe the stream. All but first and last stay the same until the stream is deleted
-// and created again.
+// facts describe the stream. All but the last three stay the same until the stream is
+// deleted and created again.
 type facts struct {
-	created  time.Time
-	queue    bool // a work queue: the stream removes a message once it is settled
-	replicas int
-	limit    int    // of consumers that the stream permits; 0 or less for none
-	first    uint64 // sequence of the first message that was left when the facts were read
-	last     uint64 // sequence of the last message then; there may be more by now
+	created   time.Time
+	queue     bool // a work queue: the stream removes a message once it is settled
+	replicas  int
+	limit     int    // of consumers that the stream permits; 0 or less for none
+	first     uint64 // sequence of the first message that was left when the facts were read
+	last      uint64 // sequence of the last message then; there may be more by now
+	consumers int    // that it had then
 }
 
 func (s *source) check() error {
@@ -124,10 +127,7 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 		return nil, err
 	}
 	list, err := s.list(ctx)
-	if f.limit > 0 && len(list) > f.limit {
-		s.warn(fmt.Sprintf("stream %s permits %d consumers, and each of %d partitions needs one: %d of them will not be served; raise max_consumers of the stream, or use fewer partitions",
-			s.set.Stream, f.limit, len(list), len(list)-f.limit))
-	}
+	s.warnOfLimit(ctx, f, len(list))
 	return list, err
 }
 
@@ -191,16 +191,21 @@ func (s *source) readFacts(ctx context.Context) (*facts, error) {
 	var config *jetstream.StreamConfig
 	if s.set.Create {
 		config = s.config(s.set.Stream, s.set.Subject)
+		config.MaxConsumers = room(max(s.set.Partitions, s.set.Most))
 	}
 	var info streamInfo
 	err := s.find(ctx, s.set.Stream, config, &info)
+	if code(err) == codeMaxConsumers && s.set.Create { // the account has a limit: then there needs to be none
+		config.MaxConsumers = -1
+		err = s.find(ctx, s.set.Stream, config, &info)
+	}
 	if code(err) == codeNoStream && !s.set.Create {
 		return nil, permanent{fmt.Errorf("rotanats: there is no stream %s at %v: create it with a subject that covers %s, or add create=true to the URL", s.set.Stream, s.set, s.set.Subject)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
 	}
-	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.Config.MaxConsumers, info.State.First, info.State.Last}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.Config.MaxConsumers, info.State.First, info.State.Last, info.State.Consumers}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()

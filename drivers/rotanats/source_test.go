@@ -58,7 +58,7 @@ func (b *broker) consumer(partition string) (name string) {
 // newBroker makes a stream with three partitions. tune may change it.
 func newBroker(t *testing.T, at string, tune ...func(*jetstream.StreamConfig)) *broker {
 	t.Helper()
-	nc, err := rotanats.Connect(at, []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)})
+	nc, err := rotanats.Connect(at, []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -234,14 +234,15 @@ var errInFlight = errors.New("rotanats: another write of the key is in flight")
 // writeOnce sends a write once. Only after ErrConflict and errInFlight is it certain
 // that the write changed nothing.
 func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
-	msg := nats.NewMsg(s.subject(key))
+	subject := s.subject(key)
+	msg := nats.NewMsg(s.set.Route() + subject)
 	msg.Data = value
 	if h != nil {
 		msg.Header = h
 	}
 	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
 	if key := s.sealing(); key != nil {
-		msg.Header.Set(headerSeal, seal(key, msg.Subject, msg.Header.Get(headerOperation), value))
+		msg.Header.Set(headerSeal, seal(key, subject, msg.Header.Get(headerOperation), value))
 	}
 	r, err := s.request(ctx, msg)
 	if errors.Is(err, nats.ErrNoResponders) {

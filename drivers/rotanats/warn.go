@@ -76,8 +76,9 @@ func (l *link) right(subject string) string {
 	if strings.HasPrefix(subject, inbox) {
 		return inbox + ">"
 	}
-	if parts := strings.SplitN(subject, ".", 4); len(parts) == 4 && parts[0] == "$KV" {
-		return strings.Join(parts[:3], ".") + ".>"
+	record := strings.TrimPrefix(subject, l.set.Route())
+	if parts := strings.SplitN(record, ".", 4); len(parts) == 4 && parts[0] == "$KV" {
+		return strings.TrimSuffix(subject, record) + strings.Join(parts[:3], ".") + ".>"
 	}
 	if of := "." + l.set.Stream + "."; l.set.Stream != "" && strings.Contains(subject, of) {
 		before, _, _ := strings.Cut(subject, of)

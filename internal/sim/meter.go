@@ -135,6 +135,25 @@ func (w *World) weigh(h *host) core.Event {
 	return ev
 }
 
+// SetLoad sets what arrives at a partition per second from now on.
+func (s *Stage) SetLoad(part string, perSecond float64) { s.w.setLoad(part, perSecond) }
+
+// Placed returns the member that each partition is with by the plan; "" if with none.
+func (s *Stage) Placed() (out []string) {
+	p := s.w.store.plan.Plan
+	if p == nil {
+		return nil
+	}
+	for i := range p.Rows {
+		name := ""
+		if r := &p.Rows[i]; r.Owner != 0 {
+			name = s.w.nameOf(r.Owner)
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
 // load sets what arrives at a partition, or at all of them.
 func (s *Stage) load(args []string) error {
 	if len(args) != 2 {

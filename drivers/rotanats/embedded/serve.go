@@ -96,6 +96,9 @@ func Serve(dir, listen string, opts ...rotanats.Option) (*Server, error) {
 		if len(set.Servers) != 1 {
 			return nil, errors.New("rotanats: serve: listen on one address: write nats://HOST:PORT")
 		}
+		if set.WebSocket {
+			return nil, errors.New("rotanats: serve: an embedded server has no web sockets: write nats://HOST:PORT")
+		}
 		if signIn(home) || home.Secure || home.Open {
 			return nil, errors.New("rotanats: serve: how clients sign in belongs in the URL to listen on, not in that of the folder")
 		}
@@ -280,9 +283,10 @@ const maxStore = 1 << 60
 func (s *Server) options(f folder.Folder) (*server.Options, error) {
 	set := s.set
 	o := &server.Options{
-		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
+		ServerName: address.ServerName, DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
 		JetStream: true, StoreDir: f.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}, // otherwise 1000 per stream, and each partition needs one
 	}
 	if s.note.Address == "" {
 		return o, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
-// natsStore opens nats://… and tls://….
+// natsStore opens nats://…, tls://…, ws://… and wss://….
 func natsStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, Words(err)

@@ -26,6 +26,8 @@ var stores = []scheme[rota.Store]{
 	{"embed", "embed:./rota-data", embedStore},
 	{"nats", "nats://HOST:4222", natsStore},
 	{"tls", "tls://HOST:4222", natsStore},
+	{"ws", "", natsStore},
+	{"wss", "wss://HOST", natsStore},
 	{"folder", "", folderStore},
 	{"mem", "mem:", func(raw string, _ ...rotanats.Option) (rota.Store, error) {
 		if raw != "mem:" {
@@ -45,6 +47,8 @@ type queueSource struct {
 var sources = []scheme[queueSource]{
 	{"nats", "nats://HOST:4222?stream=ORDERS&subject=orders.*&partitions=64", natsSource},
 	{"tls", "tls://HOST:4222?…", natsSource},
+	{"ws", "", natsSource},
+	{"wss", "wss://HOST?…", natsSource},
 	{"embed", "embed:DIR?…", natsSource},
 	{"folder", "", natsSource},
 	{"none", "none:?partitions=64", openNone},

@@ -27,10 +27,12 @@ type Settings struct {
 	ClientOnly bool     // folder: never run the server in this process
 	Shared     bool     // others may write to the folder
 	Open       bool     // of a URL to listen on: clients need no secret
-	Secure     bool     // tls://
+	Secure     bool     // tls:// or wss://
+	WebSocket  bool     // ws:// or wss://
 	Given      []string // names of the URL's parameters
 	Name       string   // of the connection, for the server's operator
 	API        string   // prefix of JetStream's API; "" for $JS.API
+	Domain     string   // of JetStream, instead of API
 	Inbox      string   // prefix of the subjects for answers; "" for _INBOX
 	Log        *slog.Logger
 
@@ -67,6 +69,9 @@ type Settings struct {
 	Create     bool
 }
 
+// ServerName is the name of embedded servers.
+const ServerName = "rota"
+
 // A Host is a server that this process runs for a folder.
 type Host interface {
 	Done() <-chan struct{} // closed when the server has stopped
@@ -97,6 +102,7 @@ var parameters = map[string]func(*Settings, string) error{
 	"sync":          func(s *Settings, v string) error { s.Synced = true; return oneOf(v, "always") },
 	"name":          func(s *Settings, v string) error { s.Name = v; return nil },
 	"api":           func(s *Settings, v string) error { s.API = v; return nil },
+	"domain":        func(s *Settings, v string) error { s.Domain = v; return given(v) },
 	"inbox":         func(s *Settings, v string) error { s.Inbox = v; return nil },
 	"token":         func(s *Settings, v string) error { s.Token = Secret(v); return nil },
 	"password-file": func(s *Settings, v string) error { s.PasswordFile = v; return nil },
@@ -123,7 +129,6 @@ const (
 	maxPartitions = 100_000
 	maxPrefetch   = 10_000
 	maxDiscovered = 32_768 // the limit of a group
-	defaultPort   = "4222"
 )
 
 func number(to *int, v string, least, most int) error {
@@ -168,6 +173,9 @@ func Read(address string) (*Settings, error) {
 	return s, nil
 }
 
+// schemes are the schemes of servers, with their default ports.
+var schemes = map[string]string{"nats": "4222", "tls": "4222", "ws": "80", "wss": "443"}
+
 // parse parses scheme://user:password@host:port,host:port?parameter=value, which may
 // have a scheme before each host, embed:folder or folder:folder.
 func (s *Settings) parse(address string) error {
@@ -179,13 +187,14 @@ func (s *Settings) parse(address string) error {
 		if rest == "" {
 			return fmt.Errorf("rotanats: the URL %s: names no folder: write %[1]s:DIR", scheme)
 		}
-	case ok && (scheme == "nats" || scheme == "tls") && strings.HasPrefix(rest, "//"):
-		s.Secure = scheme == "tls"
-		if err := s.hosts(rest[2:]); err != nil {
+	case ok && schemes[scheme] != "" && strings.HasPrefix(rest, "//"):
+		s.Secure = scheme == "tls" || scheme == "wss"
+		s.WebSocket = strings.HasPrefix(scheme, "ws")
+		if err := s.hosts(rest[2:], schemes[scheme]); err != nil {
 			return err
 		}
 	default:
-		return errors.New("rotanats: not an address of NATS: write nats://HOST:PORT, tls://HOST:PORT, embed:DIR or folder:DIR")
+		return errors.New("rotanats: not an address of NATS: write nats://HOST:PORT, tls://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT, embed:DIR or folder:DIR")
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -208,12 +217,13 @@ func (s *Settings) parse(address string) error {
 	return nil
 }
 
-func (s *Settings) hosts(list string) error {
+func (s *Settings) hosts(list, defaultPort string) error {
 	for i, host := range strings.Split(list, ",") {
-		if i > 0 {
-			for _, scheme := range []string{"nats://", "tls://"} {
-				host = strings.TrimPrefix(host, scheme)
+		if scheme, rest, ok := strings.Cut(host, "://"); i > 0 && ok && schemes[scheme] != "" {
+			if strings.HasPrefix(scheme, "ws") != s.WebSocket {
+				return errors.New("rotanats: the URL has servers with and without a web socket: give those of one kind")
 			}
+			host = rest
 		}
 		host = strings.TrimSuffix(host, "/")
 		if at := strings.LastIndexByte(host, '@'); at >= 0 {
@@ -262,6 +272,8 @@ func (s *Settings) Check() error {
 		return fmt.Errorf("rotanats: takeover %.40q: write the name of the group whose place this one takes: A-Z, a-z, 0-9, _ and -", s.Takeover)
 	case s.Inbox != "" && (!GoodSubject(s.Inbox) || strings.ContainsAny(s.Inbox, "*>")):
 		return fmt.Errorf("rotanats: inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.Inbox)
+	case s.Domain != "" && (!Plain(s.Domain) || s.API != ""):
+		return fmt.Errorf("rotanats: domain %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them, and leave api out", s.Domain)
 	case s.API != "" && (!GoodSubject(s.API) || strings.ContainsAny(s.API, "*>")):
 		return fmt.Errorf("rotanats: api %.80q: write a subject without wildcards, such as $JS.HUB.API", s.API)
 	case (s.Cert == "") != (s.Key == ""):
@@ -338,15 +350,43 @@ func (s *Settings) String() string {
 	case s.Folder != "":
 		return "embed:" + s.Folder
 	}
-	scheme := "nats://"
-	if s.Secure {
-		scheme = "tls://"
+	return s.scheme() + strings.Join(s.Servers, ",")
+}
+
+func (s *Settings) scheme() string {
+	switch {
+	case s.WebSocket && s.Secure:
+		return "wss://"
+	case s.WebSocket:
+		return "ws://"
+	case s.Secure:
+		return "tls://"
 	}
-	return scheme + strings.Join(s.Servers, ",")
+	return "nats://"
+}
+
+// Prefix is the prefix of the subjects of JetStream's API.
+func (s *Settings) Prefix() string {
+	switch {
+	case s.Domain != "":
+		return "$JS." + s.Domain + ".API"
+	case s.API != "":
+		return s.API
+	}
+	return "$JS.API"
 }
 
 // Format keeps secrets out of every verb, %+v and %#v too.
 func (s *Settings) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// Route is what the subject of a record begins with when it is published. Leaf nodes pass no
+// subjects of buckets on to another domain, except below its API; they are stored without it.
+func (s *Settings) Route() string {
+	if s.Domain == "" {
+		return ""
+	}
+	return s.Prefix() + "."
+}
 
 // Dialing returns the settings as options of the NATS client. failing is called with the
 // result of each read of the certificate files for a later connection.
@@ -439,8 +479,12 @@ func (s *Settings) URLs() (list []string) {
 	if s.Folder != "" {
 		return []string{"nats://" + folder.SocketFile}
 	}
+	scheme := s.scheme()
+	if !s.WebSocket {
+		scheme = "nats://" // whether it is secured is an option of the client
+	}
 	for _, host := range s.Servers {
-		list = append(list, "nats://"+host)
+		list = append(list, scheme+host)
 	}
 	return list
 }

@@ -25,6 +25,15 @@ func TestAddresses(t *testing.T) {
 		{"nats://a?inbox=_INBOX.>", `inbox "_INBOX.>": write a subject without wildcards`, 0},
 		{"nats://a?inbox=a..b", `inbox "a..b"`, 0},
 		{"nats://a?api=$JS.*.API", `api "$JS.*.API": write a subject without wildcards`, 0},
+		{"ws://a,ws://b:8080/", "ws://a:80,b:8080", 2},
+		{"wss://u:p@a", "wss://a:443", 1},
+		{"ws://a:8080?ca=x.pem", "wss://a:8080", 1},
+		{"nats://a,ws://b", "servers with and without a web socket", 0},
+		{"wss://a,tls://b", "servers with and without a web socket", 0},
+		{"nats://a?domain=hub", "nats://a:4222", 1},
+		{"nats://a?domain=", "domain=: want a name, or leave the parameter out", 0},
+		{"nats://a?domain=a.b", `domain "a.b": use A-Z`, 0},
+		{"nats://a?domain=hub&api=$JS.HUB.API", `domain "hub": use A-Z, a-z, 0-9, _ and -, at most 64 of them, and leave api out`, 0},
 		{"", "not an address of NATS", 0},
 		{"http://a", "write nats://HOST:PORT", 0},
 		{"nats:a", "not an address of NATS", 0},
@@ -73,7 +82,7 @@ func TestSignIn(t *testing.T) {
 const hidden = "hunter2SECRET"
 
 func FuzzAddress(f *testing.F) {
-	for _, a := range []string{"nats://a", "nats://u:p@a:1,b:2?bucket=x", "tls://t@[::1]:5?ca=x&cert=y&key=z", "embed:dir?token=x", "folder:dir?nkey=x", "nats://a?sync=always&%", "nats://@:,@?=&;"} {
+	for _, a := range []string{"nats://a", "nats://u:p@a:1,b:2?bucket=x", "tls://t@[::1]:5?ca=x&cert=y&key=z", "embed:dir?token=x", "folder:dir?nkey=x", "nats://a?sync=always&%", "nats://@:,@?=&;", "ws://a,ws://b:1?domain=d", "wss://a,tls://b"} {
 		f.Add(a)
 	}
 	f.Fuzz(func(t *testing.T, address string) {

@@ -1,0 +1,95 @@
+package rotanats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A delivery that the broker has counted may never arrive. nats-server sends deliveries in
+// the loop that also stores messages: one that waits behind a write is sent when the owner
+// that stops no longer listens. A leader that steps down may count a delivery and not send
+// it. The messages are in the stream, so the owner reads them from there. Otherwise the
+// consumer would have to be replaced, which costs synced writes and, in a cluster, an
+// election.
+
+// maxStray is how many deliveries are read from the stream. If more are missing, a new
+// consumer is cheaper.
+const maxStray = 32
+
+// Timeouts for asking how many there are, and for reading them. A consumer without a leader
+// does not answer, and a stop must not wait for it.
+const (
+	countTime = time.Second
+	strayTime = 2 * time.Second
+)
+
+var errStray = errors.New("rotanats: the missing deliveries are not in the stream")
+
+// recover reads the deliveries up to a number into buf, which must be the messages of the
+// partition up to a sequence that have not arrived. It fails if the stream has fewer or more
+// of them. On a work queue it always fails: each message there needs its own
+// acknowledgement, and others may have removed it.
+func (p *pump) recover(ctx context.Context, delivery, sequence uint64) error {
+	if !p.claim.all || p.received == 0 || delivery-p.claim.next >= maxStray {
+		return errStray
+	}
+	ctx, cancel := context.WithTimeout(ctx, strayTime)
+	defer cancel()
+	for {
+		msg, err := p.stored(ctx)
+		if code(err) == codeNoMessage {
+			msg, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		none := msg == nil || msg.Message.Seq > sequence
+		if all := p.claim.next > delivery; none != all {
+			return errStray
+		} else if all {
+			return nil
+		}
+		if err := p.readStored(msg); err != nil {
+			return err
+		}
+	}
+}
+
+// stored returns the first message of the partition that has not arrived.
+func (p *pump) stored(ctx context.Context) (*storedMessage, error) {
+	var got storedMessage
+	err := p.s.ask(ctx, "STREAM.MSG.GET."+p.s.set.Stream, map[string]any{"seq": p.received + 1, "next_by_subj": p.own.Partition()}, &got)
+	return &got, err
+}
+
+// readStored reads a message of the stream as if it had arrived.
+func (p *pump) readStored(got *storedMessage) error {
+	msg := &nats.Msg{Subject: got.Message.Subject, Data: got.Message.Data,
+		Reply: ackSubject(p.reply, got.Message.Seq, p.claim.next, got.Message.Time.UnixNano())}
+	if len(got.Message.Hdrs) > 0 {
+		header, err := nats.DecodeHeadersMsg(got.Message.Hdrs)
+		if err != nil {
+			return fmt.Errorf("rotanats: message %d of %s: %w", got.Message.Seq, p.s.set.Stream, err)
+		}
+		msg.Header = header
+	}
+	p.outstanding++ // readMessage takes it for one that was pulled
+	return p.readMessage(context.Background(), msg)
+}
+
+// ackSubject returns the reply subject that another delivery of the same consumer has.
+func ackSubject(reply string, sequence, delivery uint64, at int64) string {
+	tokens := strings.Split(reply, ".")
+	first := 4 // see readAckInfo
+	if len(tokens) >= 11 {
+		first = 6
+	}
+	copy(tokens[first:], []string{"1", strconv.FormatUint(sequence, 10), strconv.FormatUint(delivery, 10), strconv.FormatInt(at, 10)})
+	return strings.Join(tokens, ".")
+}
