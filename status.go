@@ -33,7 +33,8 @@ type Status struct {
 	Plan       uint64          `json:"plan"`        // grows with each plan
 	Gen        uint64          `json:"gen"`         // grows with every write of the plan
 	Phase      Phase           `json:"phase"`
-	Hold       bool            `json:"hold"` // nothing is granted until every lease that the store may have forgotten is over
+	PhaseSince time.Time       `json:"phase_since,omitzero"` // Inspect only: since which plan, if that is known
+	Hold       bool            `json:"hold"`                 // nothing is granted until every lease that the store may have forgotten is over
 	Mode       Mode            `json:"mode"`
 	Class      Class           `json:"class"`
 	Members    []MemberInfo    `json:"members"`
@@ -225,6 +226,10 @@ type Wait struct {
 	Partition string  `json:"partition"`
 	For       WaitFor `json:"for"`
 	Member    string  `json:"member"` // session of the member it waits for; with WaitGrant, of its next owner
+
+	// Since is when the plan was made that it waits by: Inspect only, and only if the
+	// history reaches back that far.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // WaitFor says what a partition waits for.
@@ -375,13 +380,13 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 		}
 		switch core.Awaits(p, record.ID(i), r, owner) {
 		case core.AwaitStop:
-			s.Waits = append(s.Waits, Wait{info.Name, WaitStop, info.Owner})
+			s.Waits = append(s.Waits, Wait{Partition: info.Name, For: WaitStop, Member: info.Owner})
 		case core.AwaitGrant:
-			s.Waits = append(s.Waits, Wait{info.Name, WaitGrant, info.To})
+			s.Waits = append(s.Waits, Wait{Partition: info.Name, For: WaitGrant, Member: info.To})
 		case core.AwaitAck:
-			s.Waits = append(s.Waits, Wait{info.Name, WaitAck, info.Owner})
+			s.Waits = append(s.Waits, Wait{Partition: info.Name, For: WaitAck, Member: info.Owner})
 		case core.AwaitStart:
-			s.Waits = append(s.Waits, Wait{info.Name, WaitStart, info.Owner})
+			s.Waits = append(s.Waits, Wait{Partition: info.Name, For: WaitStart, Member: info.Owner})
 		}
 	}
 	if len(s.Waits) > 0 {
@@ -456,6 +461,20 @@ func (s *Status) remember(h *record.History) {
 				p.Plan, p.Since, p.Causes = past.Plan, past.Time, past.Causes
 			}
 		}
+	}
+	since := map[string]time.Time{}
+	for i := range s.Partitions {
+		since[s.Partitions[i].Name] = s.Partitions[i].Since
+	}
+	for i := range s.Waits {
+		w := &s.Waits[i]
+		w.Since = since[w.Partition]
+		if s.PhaseSince.IsZero() || w.Since.Before(s.PhaseSince) {
+			s.PhaseSince = w.Since
+		}
+	}
+	if n := len(s.History); s.PhaseSince.IsZero() && s.Phase == Sentinel && n > 0 {
+		s.PhaseSince = s.History[n-1].Time
 	}
 }
 

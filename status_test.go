@@ -3,6 +3,7 @@ package rota_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ func TestStatusSurvivesJSON(t *testing.T) {
 
 // local makes times comparable: JSON keeps the instant, not how it was made.
 func local(st *rota.Status) {
+	st.PhaseSince = st.PhaseSince.Local()
 	for i := range st.Members {
 		m := &st.Members[i]
 		m.Sent, m.Age = m.Sent.UTC().Round(0), m.Age.Round(time.Millisecond)
@@ -147,4 +149,29 @@ func TestAMessageOfNobodyHasAnEndedOwnership(t *testing.T) {
 	if meta, _ := own.Meta(); own.Partition() != "" || own.Token() != 0 || own.Session() != "" || len(meta) != 0 {
 		t.Errorf("it is %v of session %q with %v", own, own.Session(), meta)
 	}
+}
+
+// A wait tells since which plan it lasts, and the phase since when the oldest does.
+func TestWaitsTellSinceWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		for i := range 2 {
+			g.src.Publish(fmt.Sprintf("q%d", i), []byte("x"))
+		}
+		_, leave1 := g.start("c1", func(c *rota.Config) { c.Handle = g.handle(c.Name, 20*time.Second) })
+		pass(10 * time.Second)
+		_, leave2 := g.start("c2", nil)
+		pass(5 * time.Second) // the handler of c1 still works on what c2 is to get
+		st, err := rota.Inspect(t.Context(), g.store, "test")
+		if err != nil || len(st.Waits) != 1 || st.Phase != rota.Changing {
+			t.Fatalf("%v: %+v", err, st.Waits)
+		}
+		if age := time.Since(st.Waits[0].Since); age < 4*time.Second || age > 5*time.Second || !st.PhaseSince.Equal(st.Waits[0].Since) {
+			t.Errorf("it waits since %v, and the phase lasts since %v", st.Waits[0].Since, st.PhaseSince)
+		}
+		pass(30 * time.Second)
+		leave1()
+		leave2()
+		g.wg.Wait()
+	})
 }

@@ -230,7 +230,11 @@ func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time)
 				fmt.Fprintf(w, "  … and %d more\n", len(st.Waits)-i)
 				break
 			}
-			fmt.Fprintf(w, "  %s waits for %s (%s)\n", x.Partition, WaitWords[x.For], st.NameOf(x.Member))
+			since := ""
+			if !x.Since.IsZero() {
+				since = ", since the plan of " + cli.Ago(now.Sub(x.Since))
+			}
+			fmt.Fprintf(w, "  %s waits for %s (%s%s)\n", x.Partition, WaitWords[x.For], st.NameOf(x.Member), since)
 		}
 	}
 	return nil
