@@ -70,7 +70,7 @@ func TestStatusSurvivesJSON(t *testing.T) {
 
 // local makes times comparable: JSON keeps the instant, not how it was made.
 func local(st *rota.Status) {
-	st.PhaseSince = st.PhaseSince.Local()
+	st.PhaseSince = st.PhaseSince.UTC().Round(0)
 	for i := range st.Members {
 		m := &st.Members[i]
 		m.Sent, m.Age = m.Sent.UTC().Round(0), m.Age.Round(time.Millisecond)
