@@ -1,0 +1,236 @@
+package rotazk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A link is a connection that is dialled when it is first needed, and again by the first
+// call after it was lost. Every connection has a session of its own. The client could
+// resume a session elsewhere, but it then sends queued writes whose callers have given
+// up, and a server that was restored from a backup refuses a session that has seen more
+// than the server has, for ever.
+type link struct {
+	set *settings
+	bad error // the settings are wrong; every call returns it
+
+	mu        sync.Mutex
+	now       *conn         // nil until the first connect
+	dialed    chan struct{} // closed when the dial that is in progress has ended; nil without one
+	failed    error         // of the last dial
+	rounds    int           // dials that failed in a row
+	next      int           // the server to dial next
+	complaint error         // the last error of a dial or a connection
+	voters    int           // of the ensemble; 0 if unknown or alone
+	quit      chan struct{} // closed by close
+	closed    bool
+}
+
+var (
+	errClosed = errors.New("rotazk: closed")
+	errLost   = errors.New("the connection was lost")
+)
+
+// Timeouts. The default lease is five seconds and its heartbeat is due every two: a
+// server that falls silent is left, and another one reached, within one lease.
+const (
+	dialTime    = 2 * time.Second  // TCP and TLS
+	openTime    = 4 * time.Second  // a new session; an ensemble writes it to disk, and a thousand at once take 4 s
+	sessionTime = 6 * time.Second  // what we ask for; no rule depends on it, since no node is ephemeral
+	answerTime  = time.Second      // silence after which another server is tried
+	callTime    = 10 * time.Second // the timeout of calls whose ctx has no deadline
+	pauseFirst  = 10 * time.Millisecond
+	pauseLast   = time.Second
+)
+
+func newLink(url string, opts []Option) *link {
+	set, err := read(url, opts)
+	l := &link{set: set, bad: err, quit: make(chan struct{})}
+	if n := len(set.Servers); n > 0 {
+		l.next = rand.IntN(n) // so that members spread over the servers
+	}
+	return l
+}
+
+// connected returns the connection. It waits until there is one.
+func (l *link) connected(ctx context.Context) (*conn, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, l.explain(ctx.Err())
+		}
+		c, wait, err := l.look()
+		if wait == nil {
+			return c, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, l.explain(ctx.Err())
+		}
+		l.mu.Lock()
+		err = l.failed
+		l.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look returns the connection, or a channel to wait for before the next look. It starts
+// a dial if there is neither.
+func (l *link) look() (*conn, chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, nil, errClosed
+	case l.now != nil && !l.now.over():
+		return l.now, nil, nil
+	case l.dialed == nil:
+		l.dialed, l.failed = make(chan struct{}), nil
+		go l.dial()
+	}
+	return nil, l.dialed, nil
+}
+
+// dial tries each server once.
+func (l *link) dial() {
+	c, err := l.dialAll()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() {
+		close(l.dialed)
+		l.dialed = nil
+	}()
+	switch {
+	case err != nil:
+		l.rounds++
+		l.failed, l.complaint = fmt.Errorf("rotazk: connect to %v: %w", l.set, err), err
+	case l.closed:
+		c.end(errClosed)
+		l.failed = errClosed
+	default:
+		l.now, l.rounds, l.complaint = c, 0, nil
+		if c.voters > 0 {
+			l.voters = c.voters
+		}
+	}
+}
+
+func (l *link) dialAll() (*conn, error) {
+	l.mu.Lock()
+	rounds := l.rounds
+	l.mu.Unlock()
+	if rounds == 0 {
+		l.set.WarnExposed()
+	} else {
+		pause := min(pauseFirst<<min(rounds, 10), pauseLast)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)): // with jitter, so that members do not all come at once
+		case <-l.quit:
+			return nil, errClosed
+		}
+	}
+	var errs []error
+	for range l.set.Servers {
+		l.mu.Lock()
+		server := l.set.Servers[l.next%len(l.set.Servers)]
+		l.next++ // the next dial begins elsewhere: this server may be the one in trouble
+		l.mu.Unlock()
+		c, err := l.open(server)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+		if errors.As(err, new(permanent)) {
+			break // a file with a secret or a certificate cannot be read
+		}
+	}
+	return nil, joined(errs)
+}
+
+// joined is errors.Join on one line.
+func joined(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	args, verbs := make([]any, len(errs)), make([]string, len(errs))
+	for i, err := range errs {
+		args[i], verbs[i] = err, "%w"
+	}
+	return fmt.Errorf(strings.Join(verbs, "; "), args...)
+}
+
+// lost is called when a connection has ended.
+func (l *link) lost(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.complaint = why
+}
+
+// explain adds the last error of the connection to a timeout, since it is probably the
+// cause.
+func (l *link) explain(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.complaint != nil {
+		return fmt.Errorf("rotazk: %v: %w (the last error was: %w)", l.set, err, l.complaint)
+	}
+	return fmt.Errorf("rotazk: %v: %w", l.set, err)
+}
+
+// within adds callTime as a timeout to a ctx without a deadline.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ends := ctx.Deadline(); ends {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTime)
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = true
+	close(l.quit)
+	c := l.now
+	l.mu.Unlock()
+	if c != nil {
+		c.end(errClosed)
+	}
+}
+
+// ask makes one call on a connection. The client's calls know no ctx: when ctx ends, the
+// call goes on without us, until it is answered or the connection is over.
+func ask[T any](ctx context.Context, c *conn, verb, node string, call func(*zk.Conn) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		stop := c.suspect()
+		defer stop()
+		v, err := call(c.client)
+		done <- result{v, err}
+	}()
+	var none T
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return none, c.failed(verb, node, r.err)
+		}
+		return r.value, nil
+	case <-ctx.Done():
+		return none, c.link.explain(fmt.Errorf("%s %s: %w", verb, node, ctx.Err()))
+	}
+}
