@@ -154,7 +154,7 @@ func (c *conn) end(why error) {
 	client := c.client
 	c.mu.Unlock()
 	close(c.ended)
-	c.link.lost(fmt.Errorf("%s: %w", c.server, why))
+	c.link.lost(c, why)
 	if client != nil {
 		go func() {
 			client.Close() // tells the server that the session is over, if it can

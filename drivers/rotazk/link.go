@@ -31,6 +31,7 @@ type link struct {
 	voters    int           // of the ensemble; 0 if unknown or alone
 	quit      chan struct{} // closed by close
 	closed    bool
+	warn      sync.Once
 }
 
 var (
@@ -42,7 +43,8 @@ var (
 // server that falls silent is left, and another one reached, within one lease.
 const (
 	dialTime    = 2 * time.Second  // TCP and TLS
-	openTime    = 4 * time.Second  // a new session; an ensemble writes it to disk, and a thousand at once take 4 s
+	openTime    = 8 * time.Second  // a new session: an ensemble writes it to disk, and a thousand at once take 4 s
+	slowTime    = 2 * time.Second  // after which the next server is dialled, too
 	sessionTime = 6 * time.Second  // what we ask for; no rule depends on it, since no node is ephemeral
 	answerTime  = time.Second      // silence after which another server is tried
 	callTime    = 10 * time.Second // the timeout of calls whose ctx has no deadline
@@ -104,17 +106,11 @@ func (l *link) look() (*conn, chan struct{}, error) {
 func (l *link) dial() {
 	c, err := l.dialAll()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer func() {
-		close(l.dialed)
-		l.dialed = nil
-	}()
 	switch {
 	case err != nil:
 		l.rounds++
 		l.failed, l.complaint = fmt.Errorf("rotazk: connect to %v: %w", l.set, err), err
 	case l.closed:
-		c.end(errClosed)
 		l.failed = errClosed
 	default:
 		l.now, l.rounds, l.complaint = c, 0, nil
@@ -122,15 +118,22 @@ func (l *link) dial() {
 			l.voters = c.voters
 		}
 	}
+	close(l.dialed)
+	l.dialed = nil
+	closed := l.closed
+	l.mu.Unlock()
+	if closed && c != nil {
+		c.end(errClosed)
+	}
 }
 
+// dialAll pauses after dials that failed, and dials.
 func (l *link) dialAll() (*conn, error) {
+	l.warn.Do(l.set.WarnExposed)
 	l.mu.Lock()
 	rounds := l.rounds
 	l.mu.Unlock()
-	if rounds == 0 {
-		l.set.WarnExposed()
-	} else {
+	if rounds > 0 {
 		pause := min(pauseFirst<<min(rounds, 10), pauseLast)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)): // with jitter, so that members do not all come at once
@@ -138,22 +141,67 @@ func (l *link) dialAll() (*conn, error) {
 			return nil, errClosed
 		}
 	}
+	return l.race()
+}
+
+// race dials the servers one after another, the next one when the last has failed or is
+// slow, and returns the first connection. A server may be slow because it is frozen, or
+// because many members come at once: so those begun before are waited for, too.
+func (l *link) race() (*conn, error) {
+	type result struct {
+		c   *conn
+		err error
+	}
+	done := make(chan result, len(l.set.Servers))
+	begun, flying := 0, 0
+	defer func() {
+		go func(n int) {
+			for range n {
+				if late := <-done; late.c != nil {
+					late.c.end(errClosed)
+				}
+			}
+		}(flying)
+	}()
 	var errs []error
-	for range l.set.Servers {
-		l.mu.Lock()
-		server := l.set.Servers[l.next%len(l.set.Servers)]
-		l.next++ // the next dial begins elsewhere: this server may be the one in trouble
-		l.mu.Unlock()
-		c, err := l.open(server)
-		if err == nil {
-			return c, nil
+	for begun < len(l.set.Servers) || flying > 0 {
+		var slow <-chan time.Time
+		if begun < len(l.set.Servers) {
+			begun, flying = begun+1, flying+1
+			server := l.nextServer()
+			go func() {
+				c, err := l.open(server)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", server, err)
+				}
+				done <- result{c, err}
+			}()
+			slow = time.After(slowTime)
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", server, err))
-		if errors.As(err, new(permanent)) {
-			break // a file with a secret or a certificate cannot be read
+		select {
+		case r := <-done:
+			flying--
+			if r.err == nil {
+				return r.c, nil
+			}
+			errs = append(errs, r.err)
+			if errors.As(r.err, new(permanent)) {
+				return nil, joined(errs) // a file with a secret or a certificate cannot be read
+			}
+		case <-slow: // with all servers begun, the next turn waits without it
+		case <-l.quit:
+			return nil, errClosed
 		}
 	}
 	return nil, joined(errs)
+}
+
+// nextServer goes round: the server of the last connection may be the one in trouble.
+func (l *link) nextServer() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	return l.set.Servers[l.next%len(l.set.Servers)]
 }
 
 // joined is errors.Join on one line.
@@ -168,11 +216,13 @@ func joined(errs []error) error {
 	return fmt.Errorf(strings.Join(verbs, "; "), args...)
 }
 
-// lost is called when a connection has ended.
-func (l *link) lost(why error) {
+// lost is called when a connection has ended. It matters if calls use the connection.
+func (l *link) lost(c *conn, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.complaint = why
+	if l.now == c {
+		l.complaint = fmt.Errorf("%s: %w", c.server, why)
+	}
 }
 
 // explain adds the last error of the connection to a timeout, since it is probably the
