@@ -80,10 +80,10 @@ func paths(key string) (parent, name string) {
 // keyOf is the inverse of paths. ok is false for names that no key has.
 func keyOf(parent, name string) (key string, ok bool) {
 	key = parent
+	if strings.Contains(parent+name, "/") {
+		return "", false
+	}
 	if name != alone {
-		if strings.Contains(name, "/") {
-			return "", false
-		}
 		key += "/" + strings.ReplaceAll(name, ":", "/")
 	}
 	return key, checkKey(key) == nil
