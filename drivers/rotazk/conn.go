@@ -116,10 +116,11 @@ func (c *conn) await(ctx context.Context) error {
 	case <-c.session:
 		return nil
 	case <-c.ended:
+		hint := "it is not serving, has no quorum, or wants TLS (zks://)"
 		if c.link.set.Secure {
-			return errors.New("the server ended the connection before it gave a session: it is not serving, or it is the port for clients without TLS (zk://)")
+			hint = "it is not serving, has no quorum, or does not accept our certificate"
 		}
-		return errors.New("the server ended the connection before it gave a session: it is not serving, has no quorum, or wants TLS (zks://)")
+		return fmt.Errorf("the server ended the connection before it gave a session: %s (%w)", hint, c.wire.cause())
 	case <-ctx.Done():
 		return fmt.Errorf("no session within %v", openTime)
 	}
@@ -311,12 +312,13 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// A wire notes when something was last heard on a connection.
+// A wire notes when something was last heard on a connection, and how it ended.
 type wire struct {
 	net.Conn
 	used  atomic.Bool
 	begun time.Time
 	last  atomic.Int64 // nanoseconds after begun
+	err   atomic.Pointer[error]
 }
 
 func newWire(raw net.Conn) *wire {
@@ -331,7 +333,18 @@ func (w *wire) Read(b []byte) (int, error) {
 	if n > 0 {
 		w.last.Store(int64(time.Since(w.begun)))
 	}
+	if err != nil {
+		w.err.CompareAndSwap(nil, &err)
+	}
 	return n, err
 }
 
 func (w *wire) heard() time.Time { return w.begun.Add(time.Duration(w.last.Load())) }
+
+// cause is the first error of the connection.
+func (w *wire) cause() error {
+	if err := w.err.Load(); err != nil {
+		return *err
+	}
+	return errLost
+}

@@ -42,7 +42,7 @@ var (
 // Timeouts. The default lease is five seconds and its heartbeat is due every two: a
 // server that falls silent is left, and another one reached, within one lease.
 const (
-	dialTime    = 2 * time.Second  // TCP and TLS
+	dialTime    = 5 * time.Second  // TCP and TLS
 	openTime    = 8 * time.Second  // a new session: an ensemble writes it to disk, and a thousand at once take 4 s
 	slowTime    = 2 * time.Second  // after which the next server is dialled, too
 	sessionTime = 6 * time.Second  // what we ask for; no rule depends on it, since no node is ephemeral

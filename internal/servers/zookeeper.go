@@ -32,6 +32,7 @@ func ZooKeeperTLS(ctx context.Context, pair, authority string) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
+	classes += ":/usr/share/java/netty-codec.jar" // which Debian's package depends on and does not name
 	return launch(ctx, "zookeeper", 2, func(s *Server) error {
 		words := s.ports[1].addr()
 		err := s.zooKeeper(classes, fmt.Sprintf(`clientPortAddress=127.0.0.1
