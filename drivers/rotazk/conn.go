@@ -33,6 +33,7 @@ type conn struct {
 	begun   bool
 	why     error                      // why it is over
 	watches map[string]map[*watch]bool // by the path of a node
+	reports interests
 }
 
 // open dials a server and gets a session.
@@ -45,7 +46,7 @@ func (l *link) open(server string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{link: l, server: server, wire: raw, session: make(chan struct{}), ended: make(chan struct{}), watches: map[string]map[*watch]bool{}}
+	c := &conn{link: l, server: server, wire: raw, session: make(chan struct{}), ended: make(chan struct{}), watches: map[string]map[*watch]bool{}, reports: newInterests()}
 	if err := c.start(); err != nil {
 		raw.Close()
 		return nil, err
@@ -281,9 +282,27 @@ func (c *conn) ignore(node string, w *watch) {
 func (c *conn) changed(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reports.reported(node)
 	for w := range c.watches[node] {
 		w.mark(node)
 	}
+}
+
+// hearing calls read so that the next change is reported: it tells read whether it has to
+// ask for that.
+func hearing[T any](ctx context.Context, c *conn, verb string, i interest, read func(z *zk.Conn, tell bool) (T, error)) (T, error) {
+	c.mu.Lock()
+	r := c.reports.ask(i)
+	c.mu.Unlock()
+	return ask(ctx, c, verb, i.node, func(z *zk.Conn) (T, error) {
+		v, err := read(z, r != nil)
+		if r != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.reports.answered(r, err == nil)
+		}
+		return v, err
+	})
 }
 
 // oneServer is a zk.HostProvider of one server. The client looks names up once, all

@@ -170,8 +170,12 @@ func (w *watch) readOne(ctx context.Context) ([]rota.Entry, error) {
 func (w *watch) list(ctx context.Context) (map[string]string, error) {
 	for {
 		w.hear(w.root)
-		names, err := ask(ctx, w.c, "list", w.root, func(z *zk.Conn) ([]string, error) {
-			names, _, _, err := z.ChildrenW(w.root)
+		names, err := hearing(ctx, w.c, "list", interest{w.root, true}, func(z *zk.Conn, tell bool) (names []string, err error) {
+			if tell {
+				names, _, _, err = z.ChildrenW(w.root)
+			} else {
+				names, _, err = z.Children(w.root)
+			}
 			return names, err
 		})
 		if err == nil {
@@ -233,8 +237,12 @@ func (w *watch) get(ctx context.Context, node string) (data, error) {
 	if !w.many() {
 		w.hear(node)
 	}
-	return ask(ctx, w.c, "get", node, func(z *zk.Conn) (got data, err error) {
-		got.bytes, got.stat, _, err = z.GetW(node)
+	return hearing(ctx, w.c, "get", interest{node, false}, func(z *zk.Conn, tell bool) (got data, err error) {
+		if tell {
+			got.bytes, got.stat, _, err = z.GetW(node)
+		} else {
+			got.bytes, got.stat, err = z.Get(node)
+		}
 		return got, err
 	})
 }
@@ -242,8 +250,12 @@ func (w *watch) get(ctx context.Context, node string) (data, error) {
 // exists tells whether there is a node, and makes the server report when there is.
 func (w *watch) exists(ctx context.Context, node string) (bool, error) {
 	w.hear(node)
-	return ask(ctx, w.c, "look for", node, func(z *zk.Conn) (bool, error) {
-		there, _, _, err := z.ExistsW(node)
+	return hearing(ctx, w.c, "look for", interest{node, false}, func(z *zk.Conn, tell bool) (there bool, err error) {
+		if tell {
+			there, _, _, err = z.ExistsW(node)
+		} else {
+			there, _, err = z.Exists(node)
+		}
 		return there, err
 	})
 }
