@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +28,7 @@ type link struct {
 	dialed    chan struct{} // closed when the dial that is in progress has ended; nil without one
 	failed    error         // of the last dial
 	rounds    int           // dials that failed in a row
-	next      int           // the server to dial next
+	next      int           // the server to dial first
 	complaint error         // the last error of a dial or a connection
 	voters    int           // of the ensemble; 0 if unknown or alone
 	quit      chan struct{} // closed by close
@@ -42,9 +44,10 @@ var (
 // Timeouts. The default lease is five seconds and its heartbeat is due every two: a
 // server that falls silent is left, and another one reached, within one lease.
 const (
-	dialTime    = 5 * time.Second  // TCP and TLS
-	openTime    = 8 * time.Second  // a new session: an ensemble writes it to disk, and a thousand at once take 4 s
-	slowTime    = 2 * time.Second  // after which the next server is dialled, too
+	dialTime    = 5 * time.Second // TCP and TLS
+	openTime    = 8 * time.Second // a new session: an ensemble writes it to disk, and a thousand at once take 4 s
+	slowTime    = 2 * time.Second // after which the next server is dialled, too
+	againTime   = 200 * time.Millisecond
 	sessionTime = 6 * time.Second  // what we ask for; no rule depends on it, since no node is ephemeral
 	answerTime  = time.Second      // silence after which another server is tried
 	callTime    = 10 * time.Second // the timeout of calls whose ctx has no deadline
@@ -114,6 +117,7 @@ func (l *link) dial() {
 		l.failed = errClosed
 	default:
 		l.now, l.rounds, l.complaint = c, 0, nil
+		l.next = slices.Index(l.set.Servers, c.server) + 1
 		if c.voters > 0 {
 			l.voters = c.voters
 		}
@@ -146,14 +150,13 @@ func (l *link) dialAll() (*conn, error) {
 
 // race dials the servers one after another, the next one when the last has failed or is
 // slow, and returns the first connection. A server may be slow because it is frozen, or
-// because many members come at once: so those begun before are waited for, too.
+// because many members come at once, so it is waited for; meanwhile those that have
+// failed are dialled again, since they may just have elected a leader.
 func (l *link) race() (*conn, error) {
-	type result struct {
-		c   *conn
-		err error
-	}
-	done := make(chan result, len(l.set.Servers))
-	begun, flying := 0, 0
+	done := make(chan dialResult)
+	todo, flying := l.order(), 0
+	var again []string
+	errs := map[string]error{}
 	defer func() {
 		go func(n int) {
 			for range n {
@@ -163,20 +166,18 @@ func (l *link) race() (*conn, error) {
 			}
 		}(flying)
 	}()
-	var errs []error
-	for begun < len(l.set.Servers) || flying > 0 {
-		var slow <-chan time.Time
-		if begun < len(l.set.Servers) {
-			begun, flying = begun+1, flying+1
-			server := l.nextServer()
+	for len(todo) > 0 || flying > 0 {
+		var next <-chan time.Time
+		if len(todo) > 0 {
+			server := todo[0]
+			todo, flying = todo[1:], flying+1
 			go func() {
 				c, err := l.open(server)
-				if err != nil {
-					err = fmt.Errorf("%s: %w", server, err)
-				}
-				done <- result{c, err}
+				done <- dialResult{server, c, err}
 			}()
-			slow = time.After(slowTime)
+			next = time.After(slowTime)
+		} else if len(again) > 0 {
+			next = time.After(againTime)
 		}
 		select {
 		case r := <-done:
@@ -184,24 +185,42 @@ func (l *link) race() (*conn, error) {
 			if r.err == nil {
 				return r.c, nil
 			}
-			errs = append(errs, r.err)
+			errs[r.server] = fmt.Errorf("%s: %w", r.server, r.err)
 			if errors.As(r.err, new(permanent)) {
-				return nil, joined(errs) // a file with a secret or a certificate cannot be read
+				return nil, errs[r.server] // a file with a secret or a certificate cannot be read
 			}
-		case <-slow: // with all servers begun, the next turn waits without it
+			again = append(again, r.server)
+		case <-next:
+			if len(todo) == 0 {
+				todo, again = again, nil
+			}
 		case <-l.quit:
 			return nil, errClosed
 		}
 	}
-	return nil, joined(errs)
+	var all []error
+	for _, server := range slices.Sorted(maps.Keys(errs)) {
+		all = append(all, errs[server])
+	}
+	return nil, joined(all)
 }
 
-// nextServer goes round: the server of the last connection may be the one in trouble.
-func (l *link) nextServer() string {
+type dialResult struct {
+	server string
+	c      *conn
+	err    error
+}
+
+// order returns the servers in the order to dial them. That of the last connection comes
+// last, since it may be the one in trouble.
+func (l *link) order() (servers []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.next++
-	return l.set.Servers[l.next%len(l.set.Servers)]
+	n := len(l.set.Servers)
+	for i := range n {
+		servers = append(servers, l.set.Servers[(l.next+i)%n])
+	}
+	return servers
 }
 
 // joined is errors.Join on one line.
