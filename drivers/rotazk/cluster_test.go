@@ -180,6 +180,40 @@ func TestCluster(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		rotatest.Group(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) })
 	})
+	t.Run("no quorum", c.withoutQuorum)
+}
+
+// withoutQuorum kills two servers of three. The third ends every connection.
+func (c *cluster) withoutQuorum(t *testing.T) {
+	s := open(t, c.URL())
+	for _, n := range c.nodes[1:] {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := mistake{name: "no quorum", says: c.nodes[0].Addr() + ": the server ended the connection before it gave a session: it is not serving, has no quorum"}
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); { // it takes a moment to notice
+		if err = reads(t, s); err != nil && strings.Contains(err.Error(), m.says) {
+			break
+		}
+	}
+	checkMistake(t, m, err)
+	for _, n := range c.nodes[1:] {
+		if err := n.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.whole(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if err := reads(t, s); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("after the quorum came back: %v", err)
+		}
+	}
 }
 
 func class(s rota.Store) rota.Class { return s.(rota.Classifier).Class() }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -247,17 +248,20 @@ func (c *conn) failed(verb, node string, err error) error {
 	case errors.Is(err, zk.ErrNotEmpty):
 		return fmt.Errorf("rotazk: %v: %s %s: it has children that rota did not make: remove them (%w)", c.link.set, verb, node, err)
 	}
+	if slices.ContainsFunc(lostErrors, func(e error) bool { return errors.Is(err, e) }) {
+		c.end(errLost) // the client may not have noticed
+	}
 	c.mu.Lock()
 	why := c.why
 	c.mu.Unlock()
 	if why == nil {
-		why = errLost
-		if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) {
-			c.end(errLost)
-		}
+		why = errors.New("the server answers with an error")
 	}
 	return fmt.Errorf("rotazk: %v: %s %s at %s: %w (%w)", c.link.set, verb, node, c.server, why, err)
 }
+
+// lostErrors are the client's errors of a connection or a session that is over.
+var lostErrors = []error{zk.ErrConnectionClosed, zk.ErrClosing, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrNoServer}
 
 // listen makes a watch hear of changes to a node.
 func (c *conn) listen(node string, w *watch) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // ZooKeeper runs one server that is alone.
@@ -77,17 +78,22 @@ func ZooKeeperCluster(ctx context.Context, n int) ([]*Server, error) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(s.data(), "myid"), fmt.Append(nil, i+1, "\n"), 0o644)
 		}
-		if err == nil {
-			err = s.Start(ctx)
-		}
 		if err != nil {
 			return nil, errors.Join(err, CloseAll(nodes))
 		}
 	}
-	for _, s := range nodes {
-		if err := s.Ready(ctx); err != nil {
-			return nil, errors.Join(err, CloseAll(nodes))
-		}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i, s := range nodes { // at the same time: those that come late are waited for longer and longer
+		wg.Go(func() {
+			if errs[i] = s.Start(ctx); errs[i] == nil {
+				errs[i] = s.Ready(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, CloseAll(nodes))
 	}
 	return nodes, nil
 }
@@ -106,6 +112,7 @@ maxClientCnxns=0
 		return err
 	}
 	s.commands = []command{java(256, "-Dzookeeper.preAllocSize=1024",
+		"-Dzookeeper.fastleader.maxNotificationInterval=1000", // in an election, the longest pause between two votes
 		"-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)}
 	// One of an ensemble answers before it has found the others.
 	s.answers = func(ctx context.Context) error { return ask(ctx, s.addr, "ruok", wantText("imok")) }
