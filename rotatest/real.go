@@ -49,6 +49,17 @@ func StartNATSCluster(t testing.TB, n int) []*RealServer {
 	})
 }
 
+// StartZooKeeperCluster runs n servers as one ensemble.
+func StartZooKeeperCluster(t testing.TB, n int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) { return servers.ZooKeeperCluster(ctx, n) })
+}
+
+// StartZooKeeperTLS runs a server that speaks TLS with its certificate and key, in one
+// file, and asks clients for a certificate of the authority.
+func StartZooKeeperTLS(t testing.TB, pair, authority string) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.ZooKeeperTLS(ctx, pair, authority) })
+}
+
 // natsServer builds nats-server, or finds it in the build cache.
 var natsServer = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-n", "nats-server")

@@ -35,6 +35,7 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/rota-dev/rota/drivers/rotanats v0.0.0
+	github.com/rota-dev/rota/drivers/rotazk v0.0.0
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
