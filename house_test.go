@@ -66,6 +66,8 @@ var rooms = []arrow{
 	{"drivers/rotanats/internal/address", of("drivers/rotanats/internal/folder"), nil},
 	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*"), of("rotatest", "drivers/rotanats/embedded")},
 	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
+	{"drivers/rotaetcd/internal/address", nil, nil},
+	{"drivers/rotaetcd", of(".", "drivers/rotaetcd/internal/*"), of("rotatest")},
 	{"drivers/*", of("."), of("rotatest")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
 	{"cmd/rota", inCmd("cli", "connect", "agent", "demo", "ops", "lab"), of("...")},

@@ -28,26 +28,6 @@ func Redis(ctx context.Context) (*Server, error) {
 	})
 }
 
-// Etcd runs a cluster of one.
-func Etcd(ctx context.Context) (*Server, error) {
-	bin, err := FindEtcd()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, "etcd", 2, func(s *Server) error {
-		s.url = "http://" + s.addr
-		peer := "http://" + s.ports[1].addr()
-		s.commands = []command{{path: bin, args: []string{
-			"--name", "n1", "--data-dir", s.data(),
-			"--listen-client-urls", s.url, "--advertise-client-urls", s.url,
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "n1=" + peer,
-			"--heartbeat-interval", "20", "--election-timeout", "200", // alone, it still waits for a vote after each start
-		}}}
-		s.answers = func(ctx context.Context) error { return get(ctx, s.url+"/health") }
-		return nil
-	})
-}
-
 // ZooKeeper runs one standalone server.
 func ZooKeeper(ctx context.Context) (*Server, error) {
 	classes, err := FindZooKeeper()
