@@ -70,7 +70,7 @@ func TestAWriteThatOneNodeDoesNotAnswer(t *testing.T) {
 		first, second answer
 		want          string // "" is a success, "conflict", "unknown"
 	}{
-		"the other writes":                                {hang, after(0, wrote(8), nil), ""},
+		"the other writes": {hang, after(0, wrote(8), nil), ""},
 		"the other has a conflict, perhaps with this one": {hang, after(0, conflict(), nil), "unknown"},
 		"the other has a conflict with this one":          {after(late, wrote(8), nil), after(0, conflict(), nil), ""},
 		"both have a conflict":                            {after(late, conflict(), nil), after(0, conflict(), nil), "conflict"},

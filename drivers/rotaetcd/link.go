@@ -3,6 +3,7 @@ package rotaetcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (l *link) connect() ([]*node, *turn, error) {
 // makeNodes needs l.mu. It dials nothing.
 func (l *link) makeNodes() error {
 	if err := l.set.Readable(); err != nil {
-		return permanent{err}
+		return permanent{fmt.Errorf("rotaetcd: %v: %w", l.set, err)}
 	}
 	l.set.WarnExposed()
 	var nodes []*node

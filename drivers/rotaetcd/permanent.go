@@ -124,7 +124,7 @@ func (l *link) silent(cause error) error {
 	}
 	for _, n := range nodes {
 		if err := n.lastFailure(); err != nil {
-			why = append(why, n.addr+": "+words(err))
+			why = append(why, n.addr+": "+words(err)+l.hint(err))
 		}
 	}
 	text := "no node has answered"
@@ -135,6 +135,22 @@ func (l *link) silent(cause error) error {
 		return fmt.Errorf("rotaetcd: %v: %s", l.set, text)
 	}
 	return fmt.Errorf("rotaetcd: %v: %s: %w", l.set, text, cause)
+}
+
+// hint says what the words of a connection probably mean.
+func (l *link) hint(err error) string {
+	says := func(text string) bool { return strings.Contains(err.Error(), text) }
+	switch {
+	case l.set.Secure && says("remote error: tls"):
+		return "; the node refuses the client certificate: give one of its CA that has not expired"
+	case l.set.Secure && says("handshake failed") && !says("x509"):
+		return "; if it has no TLS, write etcd://"
+	case l.set.Secure && (says("broken pipe") || says("connection reset") || says("EOF")): // the refusal was not read any more
+		return "; if the node asks for a client certificate: give one of its CA that has not expired"
+	case !l.set.Secure && says("error reading server preface"):
+		return "; if it wants TLS, write etcds://"
+	}
+	return ""
 }
 
 // words returns the words of a server or of its connection.
