@@ -4,6 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaetcd"
 	"github.com/rota-dev/rota/rotatest"
@@ -23,6 +27,7 @@ func TestOneServer(t *testing.T) {
 		classIs(t, url, rota.ClassB, rota.ClassB)
 		classIs(t, url+"?nodes=3", rota.ClassA, rota.ClassB) // the server knows better
 	})
+	t.Run("compaction under watches", func(t *testing.T) { t.Parallel(); compaction(t, s.Addr()) })
 	t.Run("no identity", func(t *testing.T) {
 		t.Parallel()
 		if _, ok := rotaetcd.Store(url).(rota.Identifier); ok {
@@ -44,6 +49,21 @@ func TestCluster(t *testing.T) {
 		classIs(t, c.url("class"), rota.ClassB, rota.ClassA)
 		classIs(t, "etcd://"+c.nodes[0].Addr(), rota.ClassB, rota.ClassA) // the URL need not name all
 	})
+}
+
+// TestClassByWhatTheServerTells asks nodes that tell of a learner, or nothing.
+func TestClassByWhatTheServerTells(t *testing.T) {
+	t.Parallel()
+	learning, closed := newFake(t), newFake(t)
+	learning.nodes = func() (*pb.MemberListResponse, error) {
+		return &pb.MemberListResponse{Members: []*pb.Member{{ID: 1}, {ID: 2}, {ID: 3, IsLearner: true}}}, nil
+	}
+	closed.nodes = func() (*pb.MemberListResponse, error) {
+		return nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied")
+	}
+	classIs(t, urlOf(learning), rota.ClassB, rota.ClassB)
+	classIs(t, urlOf(closed), rota.ClassB, rota.ClassB)
+	classIs(t, urlOf(closed)+"?nodes=3", rota.ClassA, rota.ClassA)
 }
 
 // classIs checks the class before and after the first call.

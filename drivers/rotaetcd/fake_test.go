@@ -20,6 +20,7 @@ type fake struct {
 	server *grpc.Server
 
 	watch func(pb.Watch_WatchServer) error // nil: nothing happens
+	nodes func() (*pb.MemberListResponse, error)
 
 	mu     sync.Mutex
 	frozen bool // reads get no answer
@@ -118,6 +119,10 @@ func (f *fake) Watch(s pb.Watch_WatchServer) error {
 	return f.watch(s)
 }
 
+// MemberList returns the nodes of the cluster, which etcd calls members.
 func (f *fake) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	if f.nodes != nil {
+		return f.nodes()
+	}
 	return &pb.MemberListResponse{Members: []*pb.Member{{ID: 1}, {ID: 2}, {ID: 3}}}, nil
 }

@@ -115,16 +115,24 @@ func (l *link) currentTurn() *turn {
 // node answered it first, calls and watches move there.
 func (l *link) answered(n *node, during *turn) {
 	n.note(nil)
+	if l.move(n, during) {
+		during.end() // its watches move
+		l.set.Log.Warn("an etcd node does not answer; going on with another", "node", during.node.addr, "other", n.addr)
+	}
+	if t := l.currentTurn(); t.node == n {
+		t.hear()
+	}
+}
+
+// move makes it the turn of a node, unless calls have moved since or the node has it.
+func (l *link) move(to *node, during *turn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.turn == during && during.node != n && !l.closed {
-		l.set.Log.Warn("an etcd node does not answer; going on with another", "node", during.node.addr, "other", n.addr)
-		during.end()
-		l.turn = newTurn(n)
+	if l.closed || l.turn != during || during.node == to {
+		return false
 	}
-	if l.turn.node == n {
-		l.turn.hear()
-	}
+	l.turn = newTurn(to)
+	return true
 }
 
 // open asks for the nodes of the cluster, once: the answer tells the class, and the node
