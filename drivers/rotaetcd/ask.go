@@ -55,9 +55,8 @@ type race[T any] struct {
 	left    []*node // not asked yet
 	flying  []*try[T]
 	results chan *try[T]
-	lost    *T    // an answer that does not settle the question
-	doubt   bool  // a node that gave no answer may have done what was asked
-	last    error // of a node
+	lost    *T   // an answer that does not settle the question
+	doubt   bool // a node that gave no answer may have done what was asked
 }
 
 // ask returns the answer of the cluster. After an error nobody knows what was done.

@@ -11,14 +11,16 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A cluster is three nodes that are treated as one.
+// A cluster is nodes that are treated as one.
 type cluster struct {
 	nodes []*rotatest.RealServer
 	snaps map[rotatest.Snapshot][]rotatest.Snapshot // the first of each → all
 }
 
-func startCluster(t testing.TB, flags ...string) *cluster {
-	return &cluster{rotatest.StartEtcdCluster(t, 3, flags...), map[rotatest.Snapshot][]rotatest.Snapshot{}}
+func startCluster(t testing.TB) *cluster { return startNodes(t, 3) }
+
+func startNodes(t testing.TB, n int) *cluster {
+	return &cluster{rotatest.StartEtcdCluster(t, n), map[rotatest.Snapshot][]rotatest.Snapshot{}}
 }
 
 // url is the address of all nodes, with a prefix.

@@ -116,13 +116,6 @@ func (n *node) forget(token string) {
 	n.signed = n.signed && n.token != token
 }
 
-// forgetToken makes the next call sign in.
-func (n *node) forgetToken() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.signed = false
-}
-
 // signIn returns a ctx with the token of the user, and the token. It asks the server for
 // one if there is none.
 func (n *node) signIn(ctx context.Context) (context.Context, string, error) {

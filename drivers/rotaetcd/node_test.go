@@ -170,10 +170,12 @@ func follow(t *testing.T, s rota.Store, key string) *shown {
 	return w
 }
 
-// wait waits until the watch has shown a revision.
+// wait waits until the watch has shown a revision. It must not take as long as a new list
+// (15 s at least) or the keepalive of the connection (13 s): those would notice a frozen
+// node too, much too late.
 func (w *shown) wait(t *testing.T, rev rota.Rev) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(8 * time.Second)
 	for {
 		select {
 		case got := <-w.revs:

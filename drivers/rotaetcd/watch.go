@@ -188,9 +188,10 @@ func (w *watch) gone(key string) {
 	}
 }
 
-// run follows streams, with a list between each and the next.
+// run follows streams, with a list between each and the next. The list also tells whether
+// the user still has the right to read, and renews its token.
 func (w *watch) run(ctx context.Context) {
-	pause, denials := againAfter, 0
+	pause := againAfter
 	for {
 		turn, began := w.s.currentTurn(), time.Now()
 		err := w.follow(ctx, turn)
@@ -200,14 +201,6 @@ func (w *watch) run(ctx context.Context) {
 		case errors.Is(err, errCompacted):
 			w.fail(err)
 			return
-		case isDenied(err):
-			if denials++; denials > 1 { // the first may be due to an old token
-				w.fail(w.s.refusal(turn.node, rpctypes.ErrGRPCPermissionDenied))
-				return
-			}
-			turn.node.forgetToken()
-		default:
-			denials = 0
 		}
 		if time.Since(began) > shortLife || turn.Err() != nil {
 			pause = againAfter
@@ -266,7 +259,7 @@ func (w *watch) observe(r *pb.WatchResponse) error {
 	case r.CompactRevision != 0:
 		return fmt.Errorf("%w: %w (until revision %d, and the watch was at %d)", errMissed, errCompacted, r.CompactRevision, w.upTo)
 	case r.Canceled:
-		return canceled(r.CancelReason)
+		return fmt.Errorf("the node has ended the watch: %s", r.CancelReason)
 	}
 	upTo := w.upTo
 	for _, e := range r.Events {
@@ -281,16 +274,6 @@ func (w *watch) observe(r *pb.WatchResponse) error {
 		w.upTo = max(w.upTo, e.Kv.ModRevision)
 	}
 	return nil
-}
-
-// canceled is the error of a stream that the server has ended, in its words.
-type canceled string
-
-func (c canceled) Error() string { return string(c) }
-
-func isDenied(err error) bool {
-	var c canceled
-	return errors.As(err, &c) && strings.Contains(string(c), "permission denied")
 }
 
 // suspect asks the node something when it has been quiet, so that it loses its turn if it
