@@ -68,6 +68,8 @@ var rooms = []arrow{
 	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
 	{"drivers/rotazk/internal/address", nil, nil},
 	{"drivers/rotazk", of(".", "drivers/rotazk/internal/*"), of("rotatest")},
+	{"drivers/rotaetcd/internal/address", nil, nil},
+	{"drivers/rotaetcd", of(".", "drivers/rotaetcd/internal/*"), of("rotatest")},
 	{"drivers/*", of("."), of("rotatest")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
 	{"cmd/rota", inCmd("cli", "connect", "agent", "demo", "ops", "lab"), of("...")},

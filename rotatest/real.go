@@ -21,10 +21,19 @@ type RealServer = servers.Server
 // These start a real server. If it is not installed, the test is skipped with a line
 // that says how to install it; with ROTA_REQUIRE_REAL=1 the test fails instead.
 func StartRedis(t testing.TB) *RealServer     { return StartWith(t, servers.Redis) }
-func StartEtcd(t testing.TB) *RealServer      { return StartWith(t, servers.Etcd) }
 func StartZooKeeper(t testing.TB) *RealServer { return StartWith(t, servers.ZooKeeper) }
 func StartRabbitMQ(t testing.TB) *RealServer  { return StartWith(t, servers.RabbitMQ) }
 func StartActiveMQ(t testing.TB) *RealServer  { return StartWith(t, servers.ActiveMQ) }
+
+// StartEtcd runs one etcd, with these flags besides its own.
+func StartEtcd(t testing.TB, flags ...string) *RealServer {
+	return StartEtcdCluster(t, 1, flags...)[0]
+}
+
+// StartEtcdCluster runs n etcds as one cluster, with these flags besides their own.
+func StartEtcdCluster(t testing.TB, n int, flags ...string) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) { return servers.EtcdCluster(ctx, n, flags...) })
+}
 
 // StartNATS runs the nats-server that a go.mod names as a tool: in this repository the
 // go.mod of test, elsewhere your own.

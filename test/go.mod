@@ -16,7 +16,10 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3
 )
 
-require github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
+require (
+	github.com/rota-dev/rota/drivers/rotaetcd v0.0.0
+	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
+)
 
 require (
 	github.com/anishathalye/porcupine v1.3.1

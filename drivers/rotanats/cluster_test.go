@@ -103,5 +103,6 @@ func (c *cluster) Restore(snap rotatest.Snapshot) error {
 func TestStoreCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }, rotatest.WithServer(c))
+	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }, rotatest.WithServer(c),
+		rotatest.WithNodes(c.nodes[0], c.nodes[1], c.nodes[2]))
 }

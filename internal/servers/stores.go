@@ -42,6 +42,37 @@ func Etcd(ctx context.Context) (*Server, error) {
 			"--heartbeat-interval", "20", "--election-timeout", "200", // alone, it still waits for a vote after each start
 		}}}
 		s.answers = func(ctx context.Context) error { return get(ctx, s.url+"/health") }
+// ZooKeeper runs one standalone server.
+func ZooKeeper(ctx context.Context) (*Server, error) {
+	classes, err := FindZooKeeper()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, "zookeeper", 1, func(s *Server) error {
+		s.url = "zk://" + s.addr
+		cfg, err := s.conf("zoo.cfg", fmt.Sprintf(`tickTime=500
+dataDir=%s
+clientPortAddress=127.0.0.1
+clientPort=%s
+admin.enableServer=false
+maxClientCnxns=0
+4lw.commands.whitelist=*
+`, s.data(), s.ports[0]))
+		if err != nil {
+			return err
+		}
+		s.commands = []command{java(256, "-Dzookeeper.preAllocSize=1024",
+			"-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)}
+		// ruok answers before sessions work.
+		s.answers = func(ctx context.Context) error {
+			return ask(ctx, s.addr, "srvr", func(r *bufio.Reader) error {
+				text, err := io.ReadAll(r)
+				if err == nil && !strings.Contains(string(text), "Mode:") {
+					err = fmt.Errorf("srvr answers %q", text)
+				}
+				return err
+			})
+		}
 		return nil
 	})
 }
