@@ -15,12 +15,12 @@ import (
 // the store. It never goes on after its connection was lost: the client would subscribe
 // again by itself, and changes in between would be missing without a sign.
 type feed struct {
-	n       *node
-	client  *redis.Client
-	ps      *redis.PubSub
-	sharded bool // the channels of a Cluster belong to slots
-	gone    chan struct{}
-	asked   chan struct{} // with room for one: there is something to subscribe to or to end
+	n      *node
+	client *redis.Client
+	ps     *redis.PubSub
+	bySlot bool // the channels of a Cluster belong to slots
+	gone   chan struct{}
+	asked  chan struct{} // with room for one: there is something to subscribe to or to end
 
 	mu     sync.Mutex
 	topics map[string]*topic
@@ -61,7 +61,7 @@ func openFeed(n *node) *feed {
 		used = true
 		return dial(ctx, network, addr)
 	}
-	f := &feed{n: n, client: redis.NewClient(o), sharded: n.set.kind == cluster, gone: make(chan struct{}), asked: make(chan struct{}, 1), topics: map[string]*topic{}}
+	f := &feed{n: n, client: redis.NewClient(o), bySlot: n.set.kind == cluster, gone: make(chan struct{}), asked: make(chan struct{}, 1), topics: map[string]*topic{}}
 	f.ps = f.client.Subscribe(context.Background()) // connects with the first channel
 	go f.ask()
 	return f
@@ -112,14 +112,14 @@ func (f *feed) ask() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime)
 		var err error
 		if len(subscribe) > 0 {
-			if f.sharded {
+			if f.bySlot {
 				err = f.ps.SSubscribe(ctx, subscribe...)
 			} else {
 				err = f.ps.Subscribe(ctx, subscribe...)
 			}
 		}
 		if len(unsubscribe) > 0 && err == nil {
-			if f.sharded {
+			if f.bySlot {
 				err = f.ps.SUnsubscribe(ctx, unsubscribe...)
 			} else {
 				err = f.ps.Unsubscribe(ctx, unsubscribe...)

@@ -24,7 +24,7 @@ const (
 
 // A node is one life of one server: it ends when the server restarts, is no master any
 // more, or cannot be reached. No command ever reaches another life of the server by it,
-// so that whoever uses a node knows which server answers.
+// so a caller always knows which server answers.
 type node struct {
 	addr   string
 	set    *settings
