@@ -70,8 +70,10 @@ func (f *fleet) whole(ctx context.Context) error {
 			if err == nil || errors.Is(err, rota.ErrNotFound) {
 				break
 			}
-			if ctx.Err() != nil {
+			select {
+			case <-ctx.Done():
 				return err
+			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}

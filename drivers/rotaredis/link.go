@@ -73,6 +73,7 @@ func (l *link) do(ctx context.Context, group string, sc *script, args ...any) (a
 			if !ok {
 				return nil, n, fmt.Errorf("rotaredis: %v: %w", l.set, err)
 			}
+			n.redirected() // its watches would miss what happens there
 			if asked = addr; word == "MOVED" {
 				l.moved(l.slot(group), addr)
 				asked = ""

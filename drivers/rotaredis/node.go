@@ -212,3 +212,13 @@ func (n *node) subscription() (*feed, error) {
 	}
 	return n.feed, nil
 }
+
+// redirected ends the watches of a node that has sent us to another one.
+func (n *node) redirected() {
+	n.mu.Lock()
+	f := n.feed
+	n.mu.Unlock()
+	if f != nil {
+		f.fail(errMoved)
+	}
+}
