@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -98,7 +99,7 @@ func target(err error, from string) (string, bool) {
 	if host == "" {
 		host, _, _ = cutPort(from)
 	}
-	addr, err := hostPort(host+":"+port, "")
+	addr, err := hostPort(net.JoinHostPort(strings.Trim(host, "[]"), port), "") // an IPv6 address may lack its brackets
 	return addr, ok && err == nil
 }
 
