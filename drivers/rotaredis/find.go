@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -115,6 +117,14 @@ func (l *link) reach(ctx context.Context, addr string) (*node, error) {
 	}
 	if err != nil {
 		n.end(err)
+		var alert *net.OpError
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &alert) && alert.Op == "remote error" {
+			hint := "does it want TLS? Then write rediss://"
+			if l.set.secure {
+				hint = "does it want a certificate, or another one? That is cert=FILE&key=FILE"
+			}
+			err = fmt.Errorf("the server closed the connection: %s (%w)", hint, err)
+		}
 		return nil, fmt.Errorf("%s: %w", addr, inWords(err))
 	}
 	return n, nil

@@ -8,19 +8,19 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-func TestS2_Redis_Group(t *testing.T) {
+func TestGroupOnOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartRedis(t)
 	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(s.URL()) })
 }
 
-func TestS2_Redis_GroupOnACluster(t *testing.T) {
+func TestGroupOnACluster(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, rotatest.RedisSetup{}, 0)
 	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(f.URL()) })
 }
 
-func TestS2_Redis_GroupBySentinels(t *testing.T) {
+func TestGroupBySentinels(t *testing.T) {
 	t.Parallel()
 	f, _, _ := startSentinel(t, rotatest.RedisSetup{})
 	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(f.URL()) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,57 +108,70 @@ func identity(t testing.TB, s rota.Store) string {
 	return id
 }
 
-// A watching shows the newest value of one key, and how the watch ended.
+// A watching is a watch of one key, or of a prefix with one key.
 type watching struct {
-	values chan string
-	ended  chan error
+	t     testing.TB
+	mu    sync.Mutex
+	last  string // the newest value
+	began bool
+	ended error
 }
 
-func watch(t testing.TB, s rota.Store, key string) *watching {
-	w := &watching{make(chan string, 1000), make(chan error, 1)}
+// begin starts a watch.
+func begin(t testing.TB, s rota.Store, prefix string) *watching {
+	w := &watching{t: t}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	began := make(chan struct{})
 	go func() {
-		first := true
-		var last error
-		for batch, err := range s.Watch(ctx, key) {
+		for batch, err := range s.Watch(ctx, prefix) {
+			w.mu.Lock()
+			w.began = true
 			for _, e := range batch {
-				w.values <- string(e.Value)
+				w.last = string(e.Value)
 			}
-			if last = err; first {
-				first = false
-				close(began)
-			}
+			w.ended = err
+			w.mu.Unlock()
 		}
-		w.ended <- last
 	}()
-	select {
-	case <-began:
-	case <-time.After(patience):
-		t.Fatalf("the watch of %s does not begin", key)
+	return w
+}
+
+// watch starts a watch and waits for its first batch.
+func watch(t testing.TB, s rota.Store, prefix string) *watching {
+	t.Helper()
+	w := begin(t, s, prefix)
+	if err := w.until(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.began }); err != nil {
+		t.Fatal(err)
 	}
 	return w
+}
+
+func (w *watching) value() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// until waits for cond. It returns the error that the watch has ended with.
+func (w *watching) until(cond func() bool) (ended error) {
+	w.t.Helper()
+	eventually(w.t, "what the watch should show", func(context.Context) error {
+		w.mu.Lock()
+		ended = w.ended
+		w.mu.Unlock()
+		if ended == nil && !cond() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return ended
 }
 
 // shows waits until the watch shows a value, or has ended with an error if that is allowed.
 func (w *watching) shows(t testing.TB, value string, orEnds bool) {
 	t.Helper()
-	timeout := time.After(patience)
-	for {
-		select {
-		case v := <-w.values:
-			if v == value {
-				return
-			}
-		case err := <-w.ended:
-			if !orEnds || err == nil {
-				t.Fatalf("the watch ended with %v before it showed %s", err, value)
-			}
-			return
-		case <-timeout:
-			t.Fatalf("the watch neither shows %s nor ends", value)
-		}
+	if err := w.until(func() bool { return w.value() == value }); err != nil && !orEnds {
+		t.Fatalf("the watch ended with %v before it showed %s", err, value)
 	}
 }
 

@@ -21,7 +21,20 @@ func code(err error) string {
 	if !errors.As(err, &sent) || errors.Is(err, redis.Nil) {
 		return ""
 	}
-	word, _, _ := strings.Cut(sent.Error(), " ")
+	word, rest, _ := strings.Cut(sent.Error(), " ")
+	switch {
+	case word != "ERR":
+		return word
+	case strings.Contains(rest, "user executing the script can't") || strings.HasPrefix(rest, "ACL failure in script"):
+		return "NOPERM"
+	case strings.Contains(rest, "invalid username-password pair"): // as Redis 5 says it
+		return "WRONGPASS"
+	}
+	for known := range answers { // Redis 6 puts the error of a command behind that of the script
+		if strings.Contains(rest, ": "+known+" ") {
+			return known
+		}
+	}
 	return word
 }
 
@@ -48,9 +61,6 @@ var answers = map[string]struct {
 func inWords(err error) error {
 	a, known := answers[code(err)]
 	if !known {
-		if strings.Contains(fmt.Sprint(err), "invalid username-password pair") { // as Redis 5 and older say it
-			return permanent{fmt.Errorf("%s (%w)", answers["WRONGPASS"].says, err)}
-		}
 		return err
 	}
 	worded := fmt.Errorf("%s (%w)", a.says, err)

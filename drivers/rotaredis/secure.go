@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -45,19 +46,36 @@ func (c brokenConn) SetWriteDeadline(time.Time) error { return nil }
 // dial connects to a server.
 func (s *settings) dial(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
-	dial := d.DialContext
-	if s.secure {
-		config, err := s.tlsConfig()
-		if err != nil {
-			return nil, dialError{permanent{err}}
-		}
-		dial = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext
-	}
-	c, err := dial(ctx, "tcp", addr)
+	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, dialError{err}
 	}
-	return c, nil
+	if !s.secure {
+		return c, nil
+	}
+	secured, err := s.shake(ctx, c, addr)
+	if err != nil {
+		c.Close()
+		return nil, dialError{err}
+	}
+	return secured, nil
+}
+
+// shake makes a TLS connection of a plain one.
+func (s *settings) shake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
+	config, err := s.tlsConfig()
+	if err != nil {
+		return nil, permanent{err}
+	}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	secured := tls.Client(c, config)
+	err = secured.HandshakeContext(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer to the TLS handshake: does the server speak TLS? If not, write redis:// (%w)", err)
+	}
+	return secured, err
 }
 
 func (s *settings) tlsConfig() (*tls.Config, error) {
