@@ -37,7 +37,7 @@ var (
 )
 
 // changeText writes or deletes a record if it is at the expected revision, and publishes the
-// name of its field. It returns the new count, or 0 for a conflict.
+// count and the name of its field. It returns the new count, or 0 for a conflict.
 //
 //	KEYS: the hash
 //	ARGV: put or del, field, expected revision, new id, nonce, value, PUBLISH or SPUBLISH, channels
@@ -52,7 +52,7 @@ if ARGV[1] == 'put' then
 else
   redis.call('HDEL', KEYS[1], ARGV[2])
 end
-for i = 8, #ARGV do redis.call(ARGV[7], ARGV[i], ARGV[2]) end
+for i = 8, #ARGV do redis.call(ARGV[7], ARGV[i], n .. ' ' .. ARGV[2]) end
 return n
 `
 
@@ -70,6 +70,13 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
 end
 return all
 `
+
+// openNews reads a message: "N FIELD".
+func openNews(text string) (n uint64, field string, ok bool) {
+	count, field, ok := strings.Cut(text, " ")
+	n, err := strconv.ParseUint(count, 10, 64)
+	return n, field, ok && err == nil && n > 0 && n <= mostCount
+}
 
 // checkKey refuses keys that have no field or channel of their own.
 func checkKey(key string) error {

@@ -331,11 +331,20 @@ func (l *link) renew(n *node) {
 		return
 	}
 	f := n.now()
+	if f.evicts() {
+		l.warn(f.evictionText())
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.latest = &f
-	if f.evicts() && !slices.Contains(l.warnings, f.evictionText()) {
-		l.warnings = append(l.warnings, f.evictionText())
+}
+
+// warn adds a warning to those of the next heartbeat, once.
+func (l *link) warn(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.warnings, text) {
+		l.warnings = append(l.warnings, text)
 	}
 }
 

@@ -124,6 +124,16 @@ func FuzzCell(f *testing.F) {
 	})
 }
 
+func FuzzNews(f *testing.F) {
+	f.Add("1 /member/x")
+	f.Add("18446744073709551616 ")
+	f.Fuzz(func(t *testing.T, text string) {
+		if n, field, ok := openNews(text); ok && (n == 0 || !strings.HasSuffix(text, " "+field)) {
+			t.Errorf("%q is %q at %d", text, field, n)
+		}
+	})
+}
+
 func TestFacts(t *testing.T) {
 	const master = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid2:000\r\nsecond_repl_offset:-1\r\n"
 	for _, c := range []struct {

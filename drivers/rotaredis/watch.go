@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,14 +29,17 @@ type watch struct {
 	id           string              // of the hash; "" while there is none
 	seen         map[string]rota.Rev // field → revision that the caller knows
 	mu           sync.Mutex
-	touched      map[string]bool // fields to read
-	wake         chan struct{}   // with room for one: there are fields to read
+	touched      map[string]uint64 // field to read → the count that a message named
+	wake         chan struct{}     // with room for one: there are fields to read
 }
 
 // lookEvery is the mean time between two reads of all records. They are not needed as
 // long as Redis keeps its promise to deliver in order what it has not lost a connection
 // for.
 const lookEvery = 30 * time.Second
+
+// mostTouched bounds the memory that forged messages can use.
+const mostTouched = 10_000
 
 var (
 	errOtherHash = errors.New("rotaredis: the records of the group were deleted, or replaced by others")
@@ -47,7 +53,7 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 			yield(nil, err)
 			return
 		}
-		w := &watch{s: s, all: strings.HasSuffix(prefix, "/"), seen: map[string]rota.Rev{}, touched: map[string]bool{}, wake: make(chan struct{}, 1)}
+		w := &watch{s: s, all: strings.HasSuffix(prefix, "/"), seen: map[string]rota.Rev{}, touched: map[string]uint64{}, wake: make(chan struct{}, 1)}
 		w.group, w.field = split(prefix)
 		if err := w.run(ctx, func(batch []rota.Entry) bool { return yield(batch, nil) }); err != nil {
 			yield(nil, err)
@@ -108,15 +114,23 @@ func (w *watch) begin(ctx context.Context) (*feed, error) {
 	return n.subscription()
 }
 
-// touch notes that a field has changed. It never blocks.
-func (w *watch) touch(field string) {
-	if !w.covers(field) {
-		return // not from our script
+// touch notes what a message says: that a field has changed. It never blocks.
+func (w *watch) touch(message string) {
+	n, field, ok := openNews(message)
+	if !ok || !w.covers(field) {
+		w.s.warn(w.forgery())
+		return
 	}
 	w.mu.Lock()
-	w.touched[field] = true
+	if len(w.touched) < mostTouched { // with more, all are read
+		w.touched[field] = max(w.touched[field], n)
+	}
 	w.mu.Unlock()
 	signal(w.wake)
+}
+
+func (w *watch) forgery() string {
+	return fmt.Sprintf("a client other than rota publishes changes on %s that did not happen: they are ignored. Allow nobody but members to publish there", w.s.set.hash(w.group))
 }
 
 func (w *watch) covers(field string) bool {
@@ -128,21 +142,19 @@ func (w *watch) covers(field string) bool {
 func (w *watch) readTouched(ctx context.Context) ([]rota.Entry, error) {
 	w.mu.Lock()
 	touched := w.touched
-	w.touched = map[string]bool{}
+	w.touched = map[string]uint64{}
 	w.mu.Unlock()
-	if len(touched) == 0 {
-		return nil, nil
+	if len(touched) >= mostTouched {
+		return w.readAll(ctx)
 	}
-	var fields []string
-	for field := range touched {
-		fields = append(fields, field)
-	}
-	return w.readFields(ctx, fields)
+	return w.readFields(ctx, touched)
 }
 
-// readFields reads single records.
-func (w *watch) readFields(ctx context.Context, fields []string) ([]rota.Entry, error) {
-	args := []any{"HMGET", w.s.set.hash(w.group), fieldID}
+// readFields reads single records. The count of the group is at least that of every
+// message about it.
+func (w *watch) readFields(ctx context.Context, counts map[string]uint64) ([]rota.Entry, error) {
+	fields := slices.Collect(maps.Keys(counts))
+	args := []any{"HMGET", w.s.set.hash(w.group), fieldID, fieldCount}
 	for _, field := range fields {
 		args = append(args, field)
 	}
@@ -150,16 +162,21 @@ func (w *watch) readFields(ctx context.Context, fields []string) ([]rota.Entry, 
 	if err != nil {
 		return nil, err
 	}
-	if len(got) != len(fields)+1 {
-		return nil, fmt.Errorf("rotaredis: HMGET of %d fields has %d answers", len(fields)+1, len(got))
+	if len(got) != len(fields)+2 {
+		return nil, fmt.Errorf("rotaredis: HMGET of %d fields has %d answers", len(fields)+2, len(got))
 	}
 	id, _ := got[0].(string)
 	if err := w.same(id); err != nil {
 		return nil, err
 	}
+	text, _ := got[1].(string)
+	count, _ := strconv.ParseUint(text, 10, 64)
 	var batch []rota.Entry
 	for i, field := range fields {
-		text, there := got[i+1].(string)
+		if counts[field] > count {
+			w.s.warn(w.forgery())
+		}
+		text, there := got[i+2].(string)
 		if batch, err = w.observe(batch, field, text, there); err != nil {
 			return nil, err
 		}
@@ -170,7 +187,7 @@ func (w *watch) readFields(ctx context.Context, fields []string) ([]rota.Entry, 
 // readAll reads every record under the prefix.
 func (w *watch) readAll(ctx context.Context) ([]rota.Entry, error) {
 	if !w.all {
-		return w.readFields(ctx, []string{w.field})
+		return w.readFields(ctx, map[string]uint64{w.field: 0})
 	}
 	got, err := w.ask(ctx, list, 1, w.s.set.hash(w.group), w.field)
 	if err != nil {
