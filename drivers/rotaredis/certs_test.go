@@ -26,12 +26,17 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	dir := t.TempDir()
 	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem")}
+	a.renew()
+	return a
+}
+
+// renew replaces the authority by another one, in the same file.
+func (a *authority) renew() {
 	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	a.key = a.newKey()
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key)
 	a.write(a.file, "CERTIFICATE", der, err)
-	return a
 }
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
