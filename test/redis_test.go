@@ -22,7 +22,7 @@ func TestPorcupineJudgesRedis(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		t.Parallel()
 		s := rotatest.StartRedis(t)
-		judgeReal(t, 20, func() rota.Store { return rotaredis.Store(s.URL()) }, []*rotatest.RealServer{s})
+		checkReal(t, 20, func() rota.Store { return rotaredis.Store(s.URL()) }, []*rotatest.RealServer{s})
 	})
 	t.Run("a Cluster", func(t *testing.T) {
 		t.Parallel()
@@ -31,13 +31,13 @@ func TestPorcupineJudgesRedis(t *testing.T) {
 		for _, n := range nodes {
 			hosts = append(hosts, n.Addr())
 		}
-		judgeReal(t, 6, func() rota.Store { return rotaredis.Store("redis+cluster://" + strings.Join(hosts, ",")) }, nodes)
+		checkReal(t, 6, func() rota.Store { return rotaredis.Store("redis+cluster://" + strings.Join(hosts, ",")) }, nodes)
 	})
 }
 
-// judgeReal has this many histories judged. In each, a server is killed or frozen in turn
+// checkReal has this many histories judged. In each, a server is killed or frozen in turn
 // while five clients read and write two cells of one group, and is back before the end.
-func judgeReal(t *testing.T, histories int, open func() rota.Store, servers []*rotatest.RealServer) {
+func checkReal(t *testing.T, histories int, open func() rota.Store, servers []*rotatest.RealServer) {
 	calls, unknowns := 0, 0
 	for i := range histories {
 		s := servers[i/2%len(servers)]

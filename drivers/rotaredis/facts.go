@@ -36,13 +36,19 @@ func readInfo(text string) (facts, error) {
 	if f.role == "slave" {
 		f.master = net.JoinHostPort(fields["master_host"], fields["master_port"])
 	}
-	if at := fields["second_repl_offset"]; at != "" && at != "-1" {
-		f.promoted = fields["master_replid2"] + ":" + at
-	}
+	f.promoted = promotion(fields)
 	if f.runID == "" || f.mode == "" || f.mode != "sentinel" && f.role == "" {
 		return f, fmt.Errorf("its answer to INFO has no run_id, redis_mode or role: is it Redis?")
 	}
 	return f, nil
+}
+
+// promotion names the promotion that made a server a master, "" of one that began as one.
+func promotion(fields map[string]string) string {
+	if at := fields["second_repl_offset"]; at != "" && at != "-1" {
+		return fields["master_replid2"] + ":" + at
+	}
+	return ""
 }
 
 // infoFields returns the fields of an answer to INFO.

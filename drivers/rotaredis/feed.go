@@ -109,24 +109,7 @@ func (f *feed) ask() {
 		case <-f.asked:
 		}
 		subscribe, unsubscribe := f.due()
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
-		var err error
-		if len(subscribe) > 0 {
-			if f.bySlot {
-				err = f.ps.SSubscribe(ctx, subscribe...)
-			} else {
-				err = f.ps.Subscribe(ctx, subscribe...)
-			}
-		}
-		if len(unsubscribe) > 0 && err == nil {
-			if f.bySlot {
-				err = f.ps.SUnsubscribe(ctx, unsubscribe...)
-			} else {
-				err = f.ps.Unsubscribe(ctx, unsubscribe...)
-			}
-		}
-		cancel()
-		if err != nil {
+		if err := f.send(subscribe, unsubscribe); err != nil {
 			f.fail(err)
 			return
 		}
@@ -135,6 +118,35 @@ func (f *feed) ask() {
 			go f.read()
 		}
 	}
+}
+
+// send sends requests. In a Cluster each has one channel, since those of different slots
+// must not be in one.
+func (f *feed) send(subscribe, unsubscribe []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if !f.bySlot {
+		if len(subscribe) > 0 {
+			if err := f.ps.Subscribe(ctx, subscribe...); err != nil {
+				return err
+			}
+		}
+		if len(unsubscribe) > 0 {
+			return f.ps.Unsubscribe(ctx, unsubscribe...)
+		}
+		return nil
+	}
+	for _, channel := range subscribe {
+		if err := f.ps.SSubscribe(ctx, channel); err != nil {
+			return err
+		}
+	}
+	for _, channel := range unsubscribe {
+		if err := f.ps.SUnsubscribe(ctx, channel); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // due returns the channels to subscribe to and those to end, and marks them as asked.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,14 +68,32 @@ func (l *link) find(ctx context.Context, slot int) (*node, error) {
 		return l.master(ctx, addr)
 	}
 	var errs []error
-	for _, addr := range l.set.servers {
+	for _, addr := range l.ordered() {
 		n, err := l.master(ctx, addr)
 		if err == nil {
 			return n, nil
 		}
+		l.demote(addr)
 		errs = append(errs, err)
 	}
 	return nil, together(errs)
+}
+
+// ordered returns the servers of the URL in the order to ask them.
+func (l *link) ordered() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.servers)
+}
+
+// demote makes a server the last one to ask: one that is frozen costs a caller more time
+// than it may have for the next.
+func (l *link) demote(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.servers, addr); i >= 0 {
+		l.servers = append(slices.Delete(l.servers, i, i+1), addr)
+	}
 }
 
 // master connects to a server that must be a master.
@@ -117,17 +136,40 @@ func (l *link) reach(ctx context.Context, addr string) (*node, error) {
 	}
 	if err != nil {
 		n.end(err)
-		var alert *net.OpError
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &alert) && alert.Op == "remote error" {
-			hint := "does it want TLS? Then write rediss://"
-			if l.set.secure {
-				hint = "does it want a certificate, or another one? That is cert=FILE&key=FILE"
-			}
-			err = fmt.Errorf("the server closed the connection: %s (%w)", hint, err)
-		}
-		return nil, fmt.Errorf("%s: %w", addr, inWords(err))
+		return nil, fmt.Errorf("%s: %w", addr, inWords(l.set.hint(err)))
 	}
+	return l.keepNode(n)
+}
+
+// keepNode makes a node known to all calls, unless another call was quicker.
+func (l *link) keepNode(n *node) (*node, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.done:
+		n.end(errClosed)
+		return nil, errClosed
+	default:
+	}
+	if other := l.nodes[n.addr]; other != nil && other.ended() == nil {
+		n.end(errClosed)
+		return other, nil
+	}
+	l.nodes[n.addr] = n
 	return n, nil
+}
+
+// hint adds what is probably wrong to the error of a connection that the server ended.
+func (s *settings) hint(err error) error {
+	var alert *net.OpError
+	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !(errors.As(err, &alert) && alert.Op == "remote error") {
+		return err
+	}
+	hint := "does it want TLS? Then write rediss://"
+	if s.secure {
+		hint = "does it want a certificate, or another one? That is cert=FILE&key=FILE"
+	}
+	return fmt.Errorf("the server closed the connection: %s (%w)", hint, err)
 }
 
 // replaced asks others whether a node is still the master. Without an answer it is.
@@ -172,14 +214,15 @@ func (l *link) askEach(ctx context.Context, servers []string, use func(ctx conte
 		if err == nil {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", addr, inWords(err)))
+		l.demote(addr)
+		errs = append(errs, fmt.Errorf("%s: %w", addr, inWords(l.set.hint(err))))
 	}
 	return together(errs)
 }
 
 // askSentinels returns the address of the master.
 func (l *link) askSentinels(ctx context.Context) (master string, err error) {
-	err = l.askEach(ctx, l.set.servers, func(ctx context.Context, _ string, c *redis.Client) error {
+	err = l.askEach(ctx, l.ordered(), func(ctx context.Context, _ string, c *redis.Client) error {
 		got, err := c.Do(ctx, "SENTINEL", "get-master-addr-by-name", l.set.master).StringSlice()
 		switch {
 		case errors.Is(err, redis.Nil):
@@ -199,9 +242,11 @@ func (l *link) askSentinels(ctx context.Context) (master string, err error) {
 
 // askCluster returns the address of the master of a slot.
 func (l *link) askCluster(ctx context.Context, slot int) (master string, err error) {
-	servers := l.set.servers
+	servers := l.ordered()
 	for _, n := range l.alive() { // the URL may name a few nodes only, and those may be gone
-		servers = append(servers[:len(servers):len(servers)], n.addr)
+		if !slices.Contains(servers, n.addr) {
+			servers = append(servers, n.addr)
+		}
 	}
 	err = l.askEach(ctx, servers, func(ctx context.Context, addr string, c *redis.Client) error {
 		got, err := c.Do(ctx, "CLUSTER", "SLOTS").Slice()

@@ -27,6 +27,7 @@ type link struct {
 	mu        sync.Mutex
 	nodes     map[string]*node // by address
 	where     map[int]string   // slot → address; without a Cluster there is one slot
+	servers   []string         // those of the URL, the ones that failed last
 	first     string           // the group that the store was first used for
 	named     chan struct{}    // closed when first is known
 	kept      bool             // keep runs
@@ -43,7 +44,7 @@ const (
 
 func newLink(url string, opts []Option) *link {
 	set, err := read(url, opts)
-	return &link{set: set, bad: err, turn: make(chan struct{}, 1), done: make(chan struct{}),
+	return &link{set: set, bad: err, servers: slices.Clone(set.servers), turn: make(chan struct{}, 1), done: make(chan struct{}),
 		nodes: map[string]*node{}, where: map[int]string{}, named: make(chan struct{})}
 }
 
@@ -191,7 +192,8 @@ func (l *link) node(ctx context.Context, group string) (*node, error) {
 	if err != nil {
 		return nil, l.complain(ctx, err)
 	}
-	return n, l.register(slot, n)
+	l.register(slot, n)
+	return n, nil
 }
 
 // bind notes the first group that the store is used for.
@@ -220,23 +222,16 @@ func (l *link) current(slot int) (*node, error) {
 	return n, nil
 }
 
-func (l *link) register(slot int, n *node) error {
+func (l *link) register(slot int, n *node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.done:
-		n.end(errClosed)
-		return errClosed
-	default:
-	}
 	f := n.now()
-	l.where[slot], l.nodes[n.addr], l.latest, l.complaint = n.addr, n, &f, nil
+	l.where[slot], l.latest, l.complaint = n.addr, &f, nil
 	if !l.kept {
 		l.kept = true
 		l.set.warnExposed()
 		go l.keep()
 	}
-	return nil
 }
 
 // moved notes that a slot of the Cluster has another node. Watches of the former one end.
@@ -309,12 +304,17 @@ func (l *link) verify(n *node) {
 	ctx, cancel := context.WithTimeout(context.Background(), tryTime)
 	defer cancel()
 	v, err := n.run(ctx, func(ctx context.Context) (any, error) { return n.client.Info(ctx, "replication").Result() })
-	if err == nil && infoFields(v.(string))["role"] != "master" {
-		n.end(errDemoted)
-		return
-	}
-	if err == nil && l.set.kind != sentinel {
-		return
+	if err == nil {
+		fields := infoFields(v.(string))
+		switch {
+		case fields["role"] != "master":
+			n.end(errDemoted)
+		case promotion(fields) != n.now().promoted:
+			n.end(errOther)
+		}
+		if l.set.kind != sentinel || n.ended() != nil {
+			return
+		}
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), callTime)
 	defer cancel()

@@ -39,7 +39,7 @@ type node struct {
 }
 
 var (
-	errOther   = errors.New("the server was started again")
+	errOther   = errors.New("the server was started again, or promoted again")
 	errDemoted = errors.New("the server is no master any more")
 	errClosed  = errors.New("rotaredis: closed")
 )
@@ -123,8 +123,15 @@ func (n *node) learn(ctx context.Context) error {
 		f.lax = lax == "yes"
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.facts, n.known = f, true
+	other := n.known && f.identity() != n.facts.identity()
+	if !other {
+		n.facts, n.known = f, true
+	}
+	n.mu.Unlock()
+	if other {
+		n.end(errOther)
+		return errOther
+	}
 	return nil
 }
 

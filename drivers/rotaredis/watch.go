@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/rota-dev/rota"
 )
 
@@ -102,12 +104,11 @@ func (w *watch) run(ctx context.Context, yield func([]rota.Entry) bool) error {
 	}
 }
 
-// begin finds the node of the group and its feed.
+// begin finds the node of the group and its feed. Only a command tells for certain which
+// node of a Cluster that is.
 func (w *watch) begin(ctx context.Context) (*feed, error) {
-	ctx, cancel := within(ctx)
-	defer cancel()
-	n, err := w.s.node(ctx, w.group)
-	if err != nil {
+	_, n, err := w.s.do(ctx, w.group, nil, "HGET", w.s.set.hash(w.group), fieldID)
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
 	w.n = n
