@@ -172,7 +172,11 @@ func TestSlotMoves(t *testing.T) {
 	host, port, _ := strings.Cut(f.all[1].Addr(), ":")
 	from("MIGRATE", host, port, "rota:{"+slot0+"}", 0, 5000)
 	put(t, s, slot0+"/k", "the slot is not, the key is") // by ASK
+	asked := time.Now()
 	w.shows(t, "the slot is not, the key is", true)
+	if d := time.Since(asked); d > 12*time.Second { // all records are read every 15 to 45 s
+		t.Errorf("the watch noticed that it had missed a change after %v only", d)
+	}
 	for i := len(f.all) - 1; i >= 0; i-- {
 		admin(t, f.all[i])("CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
@@ -203,22 +207,39 @@ func TestManyGroupsOfANode(t *testing.T) {
 	}
 }
 
-// TestGroupMadeAnew deletes all records of a group under a watch and writes others. Their
-// count begins at 1 again.
+// TestGroupMadeAnew deletes all records of a group under a watch and writes others, whose
+// count begins at 1 again, or replaces them by those of another group with more changes.
 func TestGroupMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := rotatest.StartRedis(t)
 	do := admin(t, r)
 	for _, prefix := range []string{"g/k", "g/"} {
-		s := rotaredis.Store(r.URL())
-		defer s.Close()
-		for i := range 5 {
-			put(t, s, "g/k", fmt.Sprint(i))
+		for what, replace := range map[string]func(s rota.Store){
+			"deleted": func(s rota.Store) {
+				do("DEL", "rota:{g}")
+				put(t, s, "g/k", "new")
+			},
+			"replaced": func(s rota.Store) {
+				for i := range 10 {
+					put(t, s, "h/k", fmt.Sprint("new ", i))
+				}
+				do("RENAME", "rota:{h}", "rota:{g}")
+				do("PUBLISH", "rota:{g}/", "1 /k")
+				do("PUBLISH", "rota:{g}/k", "1 /k")
+			},
+		} {
+			do("DEL", "rota:{g}")
+			s := rotaredis.Store(r.URL())
+			defer s.Close()
+			for i := range 5 {
+				put(t, s, "g/k", fmt.Sprint(i))
+			}
+			w := watch(t, s, prefix)
+			w.shows(t, "4", false)
+			replace(s)
+			if err := w.until(func() bool { return w.value() != "4" && w.value() != "" }); err == nil {
+				t.Errorf("%s: the watch of %s goes on and shows %s", what, prefix, w.value())
+			}
 		}
-		w := watch(t, s, prefix)
-		w.shows(t, "4", false)
-		do("DEL", "rota:{g}")
-		put(t, s, "g/k", "new")
-		w.shows(t, "new", true)
 	}
 }

@@ -200,70 +200,67 @@ func (l *link) replaced(ctx context.Context, n *node) bool {
 }
 
 // askEach asks one server after another by a connection of its own, until one answers.
-func (l *link) askEach(ctx context.Context, servers []string, use func(ctx context.Context, addr string, c *redis.Client) error) error {
+func (l *link) askEach(ctx context.Context, servers []string, question func(ctx context.Context, addr string, c *redis.Client) (string, error)) (string, error) {
 	var errs []error
 	for _, addr := range servers {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return "", ctx.Err()
 		}
 		n := &node{addr: addr, set: l.set, gone: make(chan struct{}), client: redis.NewClient(l.set.options(addr, l.set.kind == sentinel))}
 		once, cancel := context.WithTimeout(ctx, tryTime)
-		_, err := n.run(once, func(ctx context.Context) (any, error) { return nil, use(ctx, addr, n.client) })
+		answer, err := n.run(once, func(ctx context.Context) (any, error) { return question(ctx, addr, n.client) })
 		cancel()
 		n.end(errClosed)
 		if err == nil {
-			return nil
+			return answer.(string), nil
 		}
 		l.demote(addr)
 		errs = append(errs, fmt.Errorf("%s: %w", addr, inWords(l.set.hint(err))))
 	}
-	return together(errs)
+	return "", together(errs)
 }
 
 // askSentinels returns the address of the master.
-func (l *link) askSentinels(ctx context.Context) (master string, err error) {
-	err = l.askEach(ctx, l.ordered(), func(ctx context.Context, _ string, c *redis.Client) error {
+func (l *link) askSentinels(ctx context.Context) (string, error) {
+	return l.askEach(ctx, l.ordered(), func(ctx context.Context, _ string, c *redis.Client) (string, error) {
 		got, err := c.Do(ctx, "SENTINEL", "get-master-addr-by-name", l.set.master).StringSlice()
 		switch {
 		case errors.Is(err, redis.Nil):
-			return permanent{fmt.Errorf("it is a Sentinel and knows no master %s: see SENTINEL MASTERS", l.set.master)}
+			return "", permanent{fmt.Errorf("it is a Sentinel and knows no master %s: see SENTINEL MASTERS", l.set.master)}
 		case err != nil && strings.Contains(err.Error(), "unknown command"):
-			return permanent{fmt.Errorf("it is no Sentinel: write redis://HOST (%w)", err)}
+			return "", permanent{fmt.Errorf("it is no Sentinel: write redis://HOST (%w)", err)}
 		case err != nil:
-			return err
+			return "", err
 		case len(got) != 2:
-			return fmt.Errorf("the Sentinel answers %.80q", got)
+			return "", fmt.Errorf("the Sentinel answers %.80q", got)
 		}
-		master = net.JoinHostPort(got[0], got[1])
-		return nil
+		return net.JoinHostPort(got[0], got[1]), nil
 	})
-	return master, err
 }
 
 // askCluster returns the address of the master of a slot.
-func (l *link) askCluster(ctx context.Context, slot int) (master string, err error) {
+func (l *link) askCluster(ctx context.Context, slot int) (string, error) {
 	servers := l.ordered()
 	for _, n := range l.alive() { // the URL may name a few nodes only, and those may be gone
 		if !slices.Contains(servers, n.addr) {
 			servers = append(servers, n.addr)
 		}
 	}
-	err = l.askEach(ctx, servers, func(ctx context.Context, addr string, c *redis.Client) error {
+	return l.askEach(ctx, servers, func(ctx context.Context, addr string, c *redis.Client) (string, error) {
 		got, err := c.Do(ctx, "CLUSTER", "SLOTS").Slice()
 		if err != nil {
 			if strings.Contains(err.Error(), "cluster support disabled") {
-				return permanent{fmt.Errorf("it is no node of a Cluster: write redis://HOST (%w)", err)}
+				return "", permanent{fmt.Errorf("it is no node of a Cluster: write redis://HOST (%w)", err)}
 			}
-			return err
+			return "", err
 		}
 		host, _, _ := net.SplitHostPort(addr)
-		master = slotMaster(got, slot, host)
+		master := slotMaster(got, slot, host)
 		if master == "" {
-			return errors.New("the Cluster has no master for the slot of this group")
+			return "", errors.New("the Cluster has no master for the slot of this group")
 		}
-		return nil
+		return master, nil
 	})
-	return master, err
 }
 
 // slotMaster finds the master of a slot in an answer to CLUSTER SLOTS, "" if it has none.

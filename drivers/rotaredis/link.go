@@ -67,7 +67,8 @@ func (l *link) do(ctx context.Context, group string, sc *script, args ...any) (a
 		if err != nil {
 			return nil, nil, err
 		}
-		v, err := n.run(ctx, func(ctx context.Context) (any, error) { return n.command(ctx, asked != "", sc, args) })
+		asking := asked != ""
+		v, err := n.run(ctx, func(ctx context.Context) (any, error) { return n.command(ctx, asking, sc, args) })
 		asked = ""
 		switch word := code(err); {
 		case word == "MOVED" || word == "ASK":
