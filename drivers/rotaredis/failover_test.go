@@ -190,23 +190,6 @@ func TestSlotMoves(t *testing.T) {
 	}
 }
 
-// TestManyGroupsOfANode watches groups of different slots by one connection.
-func TestManyGroupsOfANode(t *testing.T) {
-	t.Parallel()
-	f := startCluster(t, rotatest.RedisSetup{}, 0)
-	s := rotaredis.Store(f.URL())
-	defer s.Close()
-	var all []*watching
-	for i := range 20 {
-		all = append(all, begin(t, s, fmt.Sprintf("g%d/k", i)))
-	}
-	for i, w := range all {
-		value := fmt.Sprint(i)
-		put(t, s, fmt.Sprintf("g%d/k", i), value)
-		w.shows(t, value, false)
-	}
-}
-
 // TestGroupMadeAnew deletes all records of a group under a watch and writes others, whose
 // count begins at 1 again, or replaces them by those of another group with more changes.
 func TestGroupMadeAnew(t *testing.T) {

@@ -3,6 +3,7 @@ package rotaredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -57,6 +58,46 @@ func TestANodeIsOneLifeOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends(n, errDemoted)
+}
+
+// TestAFeedOfManySlots subscribes to channels of different slots at once.
+func TestAFeedOfManySlots(t *testing.T) {
+	t.Parallel()
+	r := rotatest.StartRedisCluster(t, rotatest.RedisSetup{}, 1, 0)[0]
+	set, err := read(r.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(set, r.Addr())
+	defer n.end(errClosed)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := n.learn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f, err := n.subscription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock() // so that one request is due for all
+	for i := range 20 {
+		f.topics[set.hash(fmt.Sprint("g", i))+"/"] = &topic{watches: map[*watch]bool{{}: true}, on: make(chan struct{})}
+	}
+	var all []*topic
+	for _, topic := range f.topics {
+		all = append(all, topic)
+	}
+	f.mu.Unlock()
+	signal(f.asked)
+	for _, topic := range all {
+		select {
+		case <-topic.on:
+		case <-f.gone:
+			t.Fatal(f.ended())
+		case <-ctx.Done():
+			t.Fatal("a subscription is not confirmed")
+		}
+	}
 }
 
 // TestAWatchNeverGoesBack shows a watch an older version than it has shown.
