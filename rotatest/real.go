@@ -81,6 +81,34 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
+// A RedisSetup says how Redis servers are run: with a password, with TLS.
+type RedisSetup = servers.RedisSetup
+
+// RedisMaster is the name that the Sentinels of StartRedisSentinel know the master by.
+const RedisMaster = servers.RedisMaster
+
+// StartRedisSentinel runs a master, a replica and three Sentinels.
+func StartRedisSentinel(t testing.TB, set RedisSetup) (nodes, sentinels []*RealServer) {
+	all := startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		nodes, sentinels, err := servers.RedisSentinel(ctx, set)
+		return append(nodes, sentinels...), err
+	})
+	return all[:2], all[2:]
+}
+
+// StartRedisCluster runs a Redis Cluster. The replicas come last; the first is that of the
+// first master.
+func StartRedisCluster(t testing.TB, set RedisSetup, masters, replicas int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		return servers.RedisCluster(ctx, set, masters, replicas)
+	})
+}
+
+// StartRedisWith runs a Redis server with a setup of its own.
+func StartRedisWith(t testing.TB, set RedisSetup) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.RedisWith(ctx, set) })
+}
+
 // StartWith runs a server by start, with the cleanup and skipping of the functions
 // above.
 func StartWith(t testing.TB, start func(context.Context) (*RealServer, error)) *RealServer {

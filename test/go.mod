@@ -11,6 +11,7 @@ require (
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rota-dev/rota v0.0.0
+	github.com/rota-dev/rota/drivers/rotaredis v0.0.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	go.etcd.io/etcd/client/v3 v3.7.3

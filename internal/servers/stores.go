@@ -7,25 +7,6 @@ import (
 	"strings"
 )
 
-// Redis runs one server that writes every command to its log before it answers.
-func Redis(ctx context.Context) (*Server, error) {
-	bin, err := FindRedis()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, "redis", 1, func(s *Server) error {
-		s.url = "redis://" + s.addr
-		s.commands = []command{{path: bin, args: []string{
-			"--port", s.ports[0].String(), "--bind", "127.0.0.1", "--dir", s.data(),
-			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
-		}}}
-		s.answers = func(ctx context.Context) error {
-			return ask(ctx, s.addr, "PING\r\n", wantLine("+PONG\r\n"))
-		}
-		return nil
-	})
-}
-
 // Etcd runs a cluster of one.
 func Etcd(ctx context.Context) (*Server, error) {
 	bin, err := FindEtcd()
