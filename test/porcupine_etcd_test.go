@@ -47,7 +47,7 @@ func TestEtcdHistories(t *testing.T) {
 				calls, unknowns = calls+n, unknowns+u
 			}
 			t.Logf("%d calls, %d of unknown outcome", calls, unknowns)
-			if unknowns == 0 {
+			if unknowns == 0 && nodes == 1 { // a cluster may lose none
 				t.Error("no call has met the trouble")
 			}
 		})
@@ -57,7 +57,7 @@ func TestEtcdHistories(t *testing.T) {
 // historyDuring is the history of a few clients that read, write and delete before, during
 // and after some trouble.
 func historyDuring(t *testing.T, open func() rota.Store, trouble func() error) *rotatest.History {
-	const clients, calls, lost = 4, 20, 6
+	const clients, calls, lost = 4, 20, 3
 	var h rotatest.History
 	var wg, half sync.WaitGroup
 	half.Add(clients)
@@ -65,15 +65,21 @@ func historyDuring(t *testing.T, open func() rota.Store, trouble func() error) *
 	for i := range clients {
 		s := open()
 		defer s.Close()
-		c := &caller{Store: h.Wrap(s), r: rand.New(rand.NewPCG(rand.Uint64(), 2)), name: fmt.Sprint("c", i), keys: []string{"x", "y"}, patience: time.Second}
+		c := &caller{Store: h.Wrap(s), r: rand.New(rand.NewPCG(rand.Uint64(), 2)), name: fmt.Sprint("c", i), keys: []string{"x", "y", "z"}, patience: time.Second}
 		wg.Go(func() {
 			c.calls(calls)
 			half.Done()
 			for n := 0; n < lost && ctx.Err() == nil; n++ { // not more: porcupine tries all orders of those without an answer
 				c.call()
-				time.Sleep(50 * time.Millisecond) // so that some meet the beginning, and others the end
+				time.Sleep(100 * time.Millisecond) // so that some meet the beginning, and others the end
 			}
 			<-ctx.Done()
+			for n := 0; n < 1000; n++ { // until it is connected again
+				if _, err := s.Get(t.Context(), "z"); err == nil || errors.Is(err, rota.ErrNotFound) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
 			c.calls(calls)
 		})
 	}

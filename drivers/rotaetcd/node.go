@@ -43,8 +43,8 @@ type node struct {
 const (
 	dialTime       = 2 * time.Second
 	redialAfter    = 50 * time.Millisecond
-	redialAtMost   = time.Second
-	keepaliveEvery = 10 * time.Second // an etcd server refuses more than one in 5 s
+	redialAtMost   = 300 * time.Millisecond // calls fail meanwhile, also those to a node that is back
+	keepaliveEvery = 10 * time.Second       // an etcd server refuses more than one in 5 s
 	keepaliveTime  = 3 * time.Second
 )
 

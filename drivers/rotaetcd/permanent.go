@@ -143,7 +143,7 @@ func (l *link) hint(err error) string {
 	switch {
 	case l.set.Secure && says("remote error: tls"):
 		return "; the node refuses the client certificate: give one of its CA that has not expired"
-	case l.set.Secure && says("handshake failed") && !says("x509"):
+	case l.set.Secure && says("handshake failed") && !says("certificate"):
 		return "; if it has no TLS, write etcd://"
 	case l.set.Secure && (says("broken pipe") || says("connection reset") || says("EOF")): // the refusal was not read any more
 		return "; if the node asks for a client certificate: give one of its CA that has not expired"

@@ -216,3 +216,37 @@ func silent(t testing.TB, things ...any) {
 		}
 	}
 }
+
+// TestCertificatesAreReadAnew replaces a client's certificate by a file that is none while
+// the server starts again: calls name the cause, and succeed once the file is mended.
+func TestCertificatesAreReadAnew(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	c := rotaetcd.Store(s.url("", "orders-member"))
+	defer c.Close()
+	get := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := c.Get(ctx, "orders/k")
+		return err
+	}
+	if err := get(); !errors.Is(err, rota.ErrNotFound) {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.ca.dir, "orders-member.pem")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(file, []byte("none"), 0o600), s.Kill(), s.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "calls name the cause", func() bool {
+		err := get()
+		return err != nil && strings.Contains(err.Error(), "certificate orders-member.pem with key orders-member.key")
+	})
+	if err := os.WriteFile(file, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "calls succeed", func() bool { return errors.Is(get(), rota.ErrNotFound) })
+}
