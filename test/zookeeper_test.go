@@ -38,9 +38,9 @@ func TestZooKeeperHistories(t *testing.T) {
 // zooKeeperHistory makes one history of five clients, with trouble in the midst of it.
 func zooKeeperHistory(t *testing.T, url string, i int, trouble func(lost func() int)) (calls, unknowns int) {
 	t.Helper()
-	const clients, each = 5, 20
+	const clients, each = 5, 40
 	var keys []string // enough of them that few calls of unknown outcome meet at one: each doubles the work of porcupine
-	for k := range 6 {
+	for k := range 3 {
 		keys = append(keys, fmt.Sprintf("h%d/%d", i, k))
 	}
 	var h rotatest.History
@@ -55,12 +55,12 @@ func zooKeeperHistory(t *testing.T, url string, i int, trouble func(lost func() 
 		wg.Go(func() {
 			c.calls(each / 2)
 			begun.Done()
-			for range 2 * each { // each must be in the midst of it, and nobody for ever
+			for range each { // each must be in the midst of it, and nobody for ever
 				select {
 				case <-over:
 					c.calls(each / 2)
 					return
-				case <-time.After(10 * time.Millisecond): // nobody calls a server that is away in a tight loop
+				case <-time.After(25 * time.Millisecond): // nobody calls a server that is away in a tight loop
 					c.call()
 				}
 			}
