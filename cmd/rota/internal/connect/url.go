@@ -17,7 +17,7 @@ import (
 // A scheme is one kind of URL.
 type scheme[T any] struct {
 	name string
-	like string // an example, for people; "" if it is not for them
+	like string                                  // an example, for people; "" if it is not for them
 	open func(raw string, looks bool) (T, error) // looks: it makes nothing that is not there
 }
 
