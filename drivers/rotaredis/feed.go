@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -226,11 +228,13 @@ func (f *feed) confirmed(m *redis.Subscription) {
 // changed passes a change on to the watches of its channel.
 func (f *feed) changed(m *redis.Message) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	var watches []*watch
 	if t := f.topics[m.Channel]; t != nil {
-		for w := range t.watches {
-			w.touch(m.Payload)
-		}
+		watches = slices.Collect(maps.Keys(t.watches))
+	}
+	f.mu.Unlock()
+	for _, w := range watches {
+		w.touch(m.Payload)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -370,14 +371,16 @@ func (l *link) learnt() (facts, bool) {
 
 func (l *link) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	select {
 	case <-l.done:
+		l.mu.Unlock()
 		return
 	default:
 	}
 	close(l.done)
-	for _, n := range l.nodes {
+	nodes := slices.Collect(maps.Values(l.nodes))
+	l.mu.Unlock()
+	for _, n := range nodes {
 		n.end(errClosed)
 	}
 }
