@@ -33,6 +33,7 @@ var readsBecause = map[string]string{
 	"drivers/rotanats/forged_test.go":   "a forged echo is told",
 	"drivers/rotanats/group_test.go":    "prints it when a test fails",
 	"rotatest/members.go":               "prints it when a test fails",
+	"drivers/rotanats/guarded_test.go":  "the server's refusal is told",
 }
 
 // because complains of every other file that reads an event's sentence.

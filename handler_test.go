@@ -484,8 +484,14 @@ func TestSourceThatReturnsUnaskedIsCalledAgainThenReleased(t *testing.T) {
 	}
 }
 
-// Progress between two failures resets their count.
+// A settled message between two failures resets their count. A source that delivers and
+// cannot settle gets on with nothing: it is called with back-off, and given up.
 func TestSourceThatGetsOnIsNotReleased(t *testing.T) {
+	t.Run("it settles", func(t *testing.T) { getsOn(t, nil) })
+	t.Run("it cannot settle", func(t *testing.T) { getsOn(t, errors.New("the broker refuses it")) })
+}
+
+func getsOn(t *testing.T, settled error) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 1)
 		calls := 0
@@ -493,14 +499,19 @@ func TestSourceThatGetsOnIsNotReleased(t *testing.T) {
 			c.Source = &source{MemSource: g.src, consume: func(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
 				calls++
 				own.Started()
+				own.Settle(func() error { return nil }) // a note of its own, before there is a message
 				deliver(ctx, rota.Message{})
+				own.Settle(func() error { return settled })
 				return errors.New("the connection broke")
 			}}
 		})
 		drained := first(m1, kind(rota.EventStopped))
 		pass(time.Minute)
-		if !drained().IsZero() || calls < 500 {
+		if settled == nil && (!drained().IsZero() || calls < 500) {
 			t.Errorf("%d calls, given up at %v", calls, drained())
+		}
+		if settled != nil && (drained().IsZero() || calls > 100) {
+			t.Errorf("%d calls though nothing was settled, given up at %v", calls, drained())
 		}
 		leave1()
 		g.wg.Wait()

@@ -436,8 +436,9 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 		g := newGroup(t, 1)
 		m, leave := g.start("c1", func(c *rota.Config) {
 			c.Source = &source{MemSource: g.src, consume: func(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-				deliver(ctx, rota.Message{}) // progress, so that it is not given up
-				return errors.New("broken")  // told as a condition
+				deliver(ctx, rota.Message{})
+				own.Settle(func() error { return nil }) // progress, so that it is not given up
+				return errors.New("broken")             // told as a condition
 			}}
 		})
 		quick, slow := m.Events(context.Background()), m.Events(context.Background())

@@ -66,10 +66,14 @@ func (o Ownership) Settle(f func() error) error {
 		began = o.r.s.stamp(Event{Kind: EventSettled, Partition: o.r.name, Token: Token(o.r.token)})
 	}
 	err := f()
-	if err == nil && o.r.traced() {
+	if err != nil {
+		return err
+	}
+	o.r.settled.Store(o.r.moved.Load())
+	if o.r.traced() {
 		o.r.s.m.trace(began)
 	}
-	return err
+	return nil
 }
 
 // Meta is the partition's metadata as it is now; the channel closes at the next
@@ -77,7 +81,7 @@ func (o Ownership) Settle(f func() error) error {
 func (o Ownership) Meta() (Meta, <-chan struct{}) { return o.r.meta.now() }
 
 // Progress records n units of work, for sources that do not deliver messages. Work
-// resets the count of consecutive failures of Consume and its back-off, as a handled
+// resets the count of consecutive failures of Consume and its back-off, as a settled
 // message does. Nothing else depends on it: a source that reports none is not stopped.
 func (o Ownership) Progress(n int) { o.r.progress(n) }
 

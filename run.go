@@ -43,6 +43,7 @@ type run struct {
 	busy    atomic.Int32  // handlers that are running
 	looks   atomic.Uint32 // what the core knows of the function's looks at its lease: core.Looked, then core.Denied
 	moved   atomic.Int64  // messages handled, and units of Ownership.Progress
+	settled atomic.Int64  // what moved was at the last settlement
 	turn    *pace.Turn    // keeps this partition at the rate of the others
 	halted  atomic.Bool   // the sink refused our token: no effect is allowed before the next call of Consume
 	refused atomic.Int32  // how often the sink refused our token, since a message was last handled
@@ -131,7 +132,7 @@ func (r *run) confirm() {
 	}
 }
 
-func (r *run) progress(n int) { r.moved.Add(int64(n)) }
+func (r *run) progress(n int) { r.settled.Store(r.moved.Add(int64(n))) }
 
 func (r *run) asked() bool { return r.stopAsked() || r.lost.Load() || r.ctx.Err() != nil }
 
@@ -186,7 +187,9 @@ func (r *run) serve() (kind core.Kind, because string) {
 		if r.halted.Load() { // no fault of the source: it is called again however often this happens
 			fails = 0
 		} else {
-			if r.moved.Load() != before {
+			// A source that delivers messages and cannot settle them has done nothing: they
+			// are redelivered, and without the back-off at once, for ever.
+			if r.settled.Load() > before {
 				fails, pause = 0, sourceBackoff
 			}
 			fails++

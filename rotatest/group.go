@@ -170,3 +170,17 @@ func (b memBroker) Dead() (out [][]byte, err error) {
 	}
 	return out, nil
 }
+
+func (b memBroker) RefuseSettling() (allow func()) { return b.refuse(&b.refuseSettling) }
+
+func (b memBroker) RefuseDead() (allow func()) { return b.refuse(&b.refuseDead) }
+
+func (b memBroker) refuse(flag *bool) (allow func()) {
+	set := func(to bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		*flag = to
+	}
+	set(true)
+	return func() { set(false) }
+}

@@ -23,7 +23,11 @@ type MemSource struct {
 	dead   []rota.Letter
 	buried int // letters so far
 	batch  int
+
+	refuseSettling, refuseDead bool
 }
+
+var errRefused = errors.New("rotatest: refused")
 
 type queue struct {
 	msgs    []rota.Message // unsettled, oldest first
@@ -180,6 +184,9 @@ func (s *MemSource) settle(q *queue, by rota.Token, done []rota.Message, dead *r
 	defer s.mu.Unlock()
 	if by < q.owner {
 		return rota.ErrLost
+	}
+	if dead == nil && s.refuseSettling || dead != nil && s.refuseDead {
+		return errRefused
 	}
 	for _, m := range done {
 		at := slices.IndexFunc(q.msgs, func(x rota.Message) bool { return x.Position == m.Position })

@@ -31,7 +31,8 @@ type Broker interface {
 // Source is the suite for the contract of rota.Source, with real members, a store in
 // memory and in real time. open makes a broker, or new partitions in one, for each
 // case, and cleans up after it; cases run in parallel. If the broker is a WiredBroker
-// the suite also loses answers.
+// the suite also loses answers and slows the wire down, if it is a RefusingBroker it also
+// makes it refuse.
 func Source(t *testing.T, open func(t *testing.T) Broker) {
 	t.Run("source", func(t *testing.T) { // returns when all cases have
 		t.Run(wiredName, func(t *testing.T) {
@@ -41,6 +42,24 @@ func Source(t *testing.T, open func(t *testing.T) Broker) {
 			}
 			lostAnswers(t, func() *sourceTest { return newSourceTest(t, open(t)) })
 		})
+		t.Run(slowName, func(t *testing.T) {
+			t.Parallel()
+			b := open(t)
+			if _, wired := b.(WiredBroker); !wired {
+				t.Skip("this broker has no wire")
+			}
+			slowStop(newSourceTest(t, b))
+		})
+		for _, c := range refusalCases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				b := open(t)
+				if _, refusing := b.(RefusingBroker); !refusing {
+					t.Skip("this broker cannot be made to refuse")
+				}
+				c.run(newSourceTest(t, b))
+			})
+		}
 		for _, c := range append(slices.Clone(sourceCases), deadCases...) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -16,7 +16,7 @@ import (
 // TestSourceSuiteBites gives the suite sources that each have one flaw.
 func TestSourceSuiteBites(t *testing.T) {
 	bitten := map[string]bool{}
-	cases := append(slices.Clone(sourceCases), deadCases...)
+	cases := slices.Concat(sourceCases, deadCases, refusalCases)
 	for _, f := range sourceFlaws {
 		bitten[f.by] = true
 		t.Run(f.name, func(t *testing.T) {
@@ -72,6 +72,9 @@ const (
 	dropsNothing = "it does not drop a letter"
 	loses        = "it drops a letter instead of renewing it"
 	readsOnce    = "it drops letters when they are read"
+	deafens      = "it does not look at the answer to a settlement"
+	deafToDead   = "it settles a dead letter though it was refused"
+	hot          = "it tries what was refused again at once"
 )
 
 var sourceFlaws = []struct{ name, by, says string }{
@@ -108,6 +111,10 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{dropsWrong, "a dead letter is read and dropped", "was dropped; left are"},
 	{loses, "a replayed letter that fails again stays", "after 2 has failed again"},
 	{readsOnce, "a replay that is cut short loses nothing", "a is at the letter"},
+	{deafens, "a refused settlement is told, paced and ends by itself", "the refusal is told"},
+	{hot, "a refused settlement is told, paced and ends by itself", "while it was refused"},
+	{deafToDead, "a refused dead letter is told, paced and ends by itself", "the refusal is told"},
+	{hot, "a refused dead letter is told, paced and ends by itself", "while it was refused"},
 }
 
 type oddBroker struct {
@@ -319,6 +326,19 @@ func (s *oddSource) round(ctx context.Context, own rota.Ownership, q *queue, msg
 		err = own.Settle(func() error { return s.settle(q, own.Token(), msgs[n:n+1], &l) })
 	} else if err == nil && dead {
 		err = own.DeadLetter(msgs[n], why, func(l rota.Letter) error { return s.settle(q, own.Token(), msgs[n:n+1], &l) })
+	}
+	if errors.Is(err, errRefused) {
+		switch s.flaw {
+		case deafens:
+			err = nil
+		case deafToDead:
+			s.mu.Lock()
+			q.msgs = q.msgs[1:]
+			s.mu.Unlock()
+			err = nil
+		case hot:
+			own.Progress(1)
+		}
 	}
 	return stop || err != nil, err
 }

@@ -1,7 +1,10 @@
 package rotatest
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/rota-dev/rota"
 )
@@ -58,4 +61,53 @@ func lostAnswer(t *sourceTest, n int) bool {
 	a.leave()
 	t.checkDeliveries(false)
 	return lost
+}
+
+const slowName = "a stop over a slow wire repeats nothing"
+
+// slowTime is how late what a client sends arrives on a slow wire: longer than it takes the
+// next owner to begin.
+const slowTime = time.Second
+
+// slowStop stops an owner that has more messages to give back, on a wire that is slow from
+// that moment on. The settlement of the message in hand is in flight when the owner stops:
+// it must have reached the broker before the next owner begins.
+func slowStop(t *sourceTest) {
+	defer t.checkDeliveries(true)
+	b := t.broker.(WiredBroker)
+	w := newWire(t, b.Addr())
+	gate := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(letGo)
+	t.publish(2)
+	a := t.testMembers.join("a", t.store.Open(), b.SourceAt(w.addr()), func(_ context.Context, _ *testMember, msg rota.Message) error {
+		if number(&msg) == 3 {
+			<-gate
+			time.Sleep(200 * time.Millisecond) // work: so slow that those behind it are given back
+		}
+		return nil
+	})
+	c := t.join("c", quick)
+	t.wait("both have begun", func() bool { return t.all() && a.owned > 0 && c.owned > 0 && a.owned+c.owned == len(t.sent) })
+	t.publish(18) // a source may confirm its first settlement, and not those from here on
+	t.wait("a is at message 3", func() bool { return len(a.in) == a.owned })
+	w.slow(slowTime)
+	var stops int
+	t.note(func() { stops = countKind(a.events, rota.EventStop) + a.owned })
+	a.cancel()
+	t.wait("a stops", func() bool { return countKind(a.events, rota.EventStop) == stops })
+	letGo()
+	a.leave()
+	t.wait("all messages are handled", t.all)
+	c.leave()
+}
+
+// countKind returns how many events are of a kind.
+func countKind(events []rota.Event, kind rota.EventKind) (n int) {
+	for _, e := range events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
 }

@@ -142,3 +142,126 @@ func (s *reserving) Consume(ctx context.Context, own rota.Ownership, deliver rot
 	}
 	return s.MemSource.Consume(ctx, own, deliver)
 }
+
+// TestSlowStopBites gives the suite a broker that is told of settlements by TCP. A source
+// that does not wait for the answers has stopped before its last settlement arrives.
+func TestSlowStopBites(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		waits bool
+		says  string
+	}{
+		{"a sound source", true, ""},
+		{"it does not wait for the broker", false, "are done"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			said := probed(t, func(tb testing.TB) { slowStop(newSourceTest(tb, newPosted(tb, c.waits))) })
+			if c.says == "" && said != "" || !strings.Contains(said, c.says) {
+				t.Errorf("it did not say %q, but: %s", c.says, said)
+			}
+		})
+	}
+}
+
+// posted is a MemSource whose messages are settled by TCP.
+type posted struct {
+	memBroker
+	l     net.Listener
+	waits bool
+}
+
+func newPosted(t testing.TB, waits bool) *posted {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	b := &posted{memBroker{NewMemSource(8, "q0", "q1")}, l, waits}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go b.serve(c)
+		}
+	}()
+	return b
+}
+
+// serve answers "settle PARTITION UPTO".
+func (b *posted) serve(c net.Conn) {
+	defer c.Close()
+	for in := bufio.NewScanner(c); in.Scan(); {
+		var partition string
+		var upTo uint64
+		fmt.Sscanf(in.Text(), "settle %s %d", &partition, &upTo)
+		b.mu.Lock()
+		q := b.queues[partition]
+		q.msgs = slices.DeleteFunc(slices.Clone(q.msgs), func(m rota.Message) bool { return m.Position <= upTo })
+		b.mu.Unlock()
+		fmt.Fprintln(c, "settled")
+	}
+}
+
+func (b *posted) Addr() string { return b.l.Addr().String() }
+
+func (b *posted) Tidy() error { return nil }
+
+func (b *posted) SourceAt(addr string) rota.Source { return &posting{b.MemSource, addr, b.waits} }
+
+func (b *posted) Source() rota.Source { return b.SourceAt(b.Addr()) }
+
+// posting is a source that settles by TCP.
+type posting struct {
+	*MemSource
+	addr  string
+	waits bool
+}
+
+func (s *posting) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	q, next, answers := s.queues[own.Partition()], uint64(0), bufio.NewReader(c)
+	own.Started()
+	for {
+		msgs, arrived := s.fetch(q)
+		msgs = slices.DeleteFunc(msgs, func(m rota.Message) bool { return m.Position <= next })
+		if len(msgs) == 0 {
+			select {
+			case <-own.Stop():
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-arrived:
+			case <-time.After(time.Millisecond): // more may be left once these are settled
+			}
+			continue
+		}
+		n, err := deliver(ctx, msgs[0])
+		if n == 1 {
+			next = msgs[0].Position
+			settled := own.Settle(func() error {
+				fmt.Fprintf(c, "settle %s %d\n", own.Partition(), next)
+				if !s.waits {
+					return nil
+				}
+				_, err := answers.ReadString('\n')
+				return err
+			})
+			if settled != nil {
+				return settled
+			}
+		}
+		if errors.Is(err, rota.ErrStop) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

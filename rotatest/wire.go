@@ -1,6 +1,7 @@
 package rotatest
 
 import (
+	"bytes"
 	"iter"
 	"net"
 	"sync"
@@ -65,8 +66,9 @@ type wire struct {
 	mu        sync.Mutex
 	out       bool
 	ends      []net.Conn
-	countdown int  // pieces that clients send until an answer is lost; 0 = no answer is lost
-	lost      bool // an answer was lost
+	countdown int           // pieces that clients send until an answer is lost; 0 = no answer is lost
+	lost      bool          // an answer was lost
+	delay     time.Duration // of what clients send
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -110,7 +112,7 @@ func (w *wire) carry(near net.Conn) {
 	w.wg.Go(func() {
 		defer near.Close()
 		defer far.Close()
-		for piece := range pieces(near) {
+		for piece := range w.delayed(pieces(near)) {
 			last := w.count()
 			if last {
 				deaf.Store(true) // before the piece is sent: its answer may be quick
@@ -151,6 +153,43 @@ func pieces(c net.Conn) iter.Seq[[]byte] {
 			}
 		}
 	}
+}
+
+// delayed yields pieces in order, each after the delay that the wire had when it came.
+func (w *wire) delayed(in iter.Seq[[]byte]) iter.Seq[[]byte] {
+	type sent struct {
+		piece []byte
+		due   time.Time
+	}
+	queue := make(chan sent, 1024)
+	w.wg.Go(func() {
+		defer close(queue)
+		for piece := range in {
+			w.mu.Lock()
+			due := time.Now().Add(w.delay)
+			w.mu.Unlock()
+			queue <- sent{bytes.Clone(piece), due}
+		}
+	})
+	return func(yield func([]byte) bool) {
+		defer func() {
+			for range queue { // its other end must not block
+			}
+		}()
+		for s := range queue {
+			time.Sleep(time.Until(s.due))
+			if !yield(s.piece) {
+				return
+			}
+		}
+	}
+}
+
+// slow makes what clients send arrive late from now on.
+func (w *wire) slow(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = by
 }
 
 // answerTime is how long a server has to act on a request whose answer is lost.

@@ -105,6 +105,7 @@ type streamInfo struct {
 	Created time.Time              `json:"created"`
 	State   struct {
 		Subjects map[string]uint64 `json:"subjects"`
+		First    uint64            `json:"first_seq"`
 		Last     uint64            `json:"last_seq"`
 	} `json:"state"`
 	Cluster *struct {

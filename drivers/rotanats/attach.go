@@ -42,8 +42,11 @@ type note struct {
 	Released bool       `json:"released"`         // its last owner has settled all messages it got and will not pull again
 
 	// Notes of the last owner for the next.
-	Next uint64        `json:"next,omitempty"` // number of the next delivery; 0 for a work queue, where the next owner asks the broker
-	Each time.Duration `json:"each,omitempty"` // recent average of the time that a message took
+	Next        uint64        `json:"next,omitempty"`         // number of the next delivery; 0 for a work queue, where the next owner asks the broker
+	Each        time.Duration `json:"each,omitempty"`         // recent average of the time that a message took
+	Settled     uint64        `json:"settled,omitempty"`      // sequence of the last settled message; 0 for a work queue
+	SettledTime int64         `json:"settled_time,omitempty"` // of that message, in nanoseconds since 1970
+	Prefetch    int           `json:"prefetch,omitempty"`     // the most messages that the consumer was created for
 }
 
 // Metadata of our consumers.
@@ -54,8 +57,9 @@ const (
 )
 
 const (
-	codeNoConsumer = 10014
-	codeNotUnique  = 10100 // a work queue already has a consumer of the subject
+	codeNoConsumer   = 10014
+	codeMaxConsumers = 10026 // the stream, or the account, has as many consumers as it permits
+	codeNotUnique    = 10100 // a work queue already has a consumer of the subject
 )
 
 // ackTime is the AckWait of our consumers. It is so long that the broker never
@@ -92,6 +96,7 @@ type claim struct {
 	diskRev   rota.Rev // of the note on disk
 	memoryRev rota.Rev // of the note in memory
 	next      uint64   // number of the next delivery
+	settled   mark     // the last settled message, as far as it is known
 	all       bool     // acknowledging a message acknowledges all before it
 }
 
@@ -134,14 +139,18 @@ func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *fa
 	key, short := s.noteKey(r, own.Partition())
 	c := &claim{reader: r, key: key, all: !f.queue}
 	inMemory, rev, ours, err := s.note(ctx, s.memoryNotes, own, c)
-	// If JetStream refuses access to the bucket in memory, treat it as empty: the
+	// If the server refuses access to the bucket in memory, treat it as empty: the
 	// consumer is replaced.
-	if err != nil && code(err) == 0 {
+	if err != nil && !refusedBy(err) {
 		return nil, err
 	}
 	c.memoryRev = rev
+	c.settled = inMemory.mark().later(s.marks.get(own))
+	if inMemory.Prefetch < s.set.Prefetch { // its limit for unacknowledged messages would slow us down
+		inMemory.Released = false
+	}
 	if !ours {
-		return c, s.firstClaim(ctx, own, c, short, inMemory)
+		return c, s.firstClaim(ctx, own, c, short, inMemory, f)
 	}
 	if inMemory.Released && inMemory.Next > 0 {
 		noted, err := s.enter(ctx, own, c, inMemory)
@@ -185,13 +194,17 @@ func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *fa
 // disk may be another group's, so it is read before anything is written: otherwise, after
 // the server has lost its memory, a group that is refused by the note on disk would have
 // entered its token in memory and kept the rightful group out.
-func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, short string, inMemory note) error {
+func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, short string, inMemory note, f *facts) error {
 	info, err := s.former(ctx, own, c)
 	if err != nil {
 		return err
 	}
 	if c.diskRev == 0 && c.all { // on a work queue JetStream itself refuses a second consumer
-		if err := s.startsAnew(ctx, c.reader, own.Partition()); err != nil {
+		left, err := s.startsAnew(ctx, c.reader, own.Partition())
+		if err != nil {
+			return err
+		}
+		if info, err = s.inherit(ctx, own, c, f, left); err != nil {
 			return err
 		}
 	}
@@ -201,13 +214,52 @@ func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, s
 	return s.replace(ctx, own, c, short, info)
 }
 
+// inherit makes c continue after the consumers that the group has of a partition without
+// a note: somebody has deleted the notes. The one with the highest ack floor counts, and
+// the others are removed.
+func (s *source) inherit(ctx context.Context, own rota.Ownership, c *claim, f *facts, left []leftover) (best *consumerInfo, err error) {
+	var others []string
+	for _, l := range left {
+		if l.token > own.Token() && !c.reader.others(l.group) {
+			return nil, fmt.Errorf("rotanats: %s is consumed under token %d: %w", own.Partition(), l.token, rota.ErrLost)
+		}
+		if c.reader.others(l.group) {
+			c.Before = max(c.Before, l.token)
+		}
+		info, err := s.info(ctx, l.name) // the list may be stale
+		switch {
+		case err != nil:
+			return nil, err
+		case info == nil:
+		case best == nil || info.AckFloor.Stream > best.AckFloor.Stream:
+			if best != nil {
+				others = append(others, best.Name)
+			}
+			best = info
+		default:
+			others = append(others, info.Name)
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	own.Tell("note-lost", fmt.Sprintf("it had no note in bucket %s: going on after message %d, as consumer %s knows", s.diskNotes.name, best.AckFloor.Stream, best.Name))
+	c.Consumer, c.Stream = best.Name, f.created
+	for _, name := range others {
+		if _, err := s.remove(ctx, own, name); err != nil {
+			return nil, err
+		}
+	}
+	return best, nil
+}
+
 // enter writes our token into the note in memory. If the server refuses that, for lack
 // of memory or of a right, attach goes on without the note: this owner and the next one
 // replace the consumer.
 func (s *source) enter(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
 	n.Token, n.Released = own.Token(), false
 	err = s.record(ctx, s.memoryNotes, own, c, n, &c.memoryRev)
-	if code(err) != 0 {
+	if refusedBy(err) {
 		s.set.Log.Debug("not noted in memory", "partition", own.Partition(), "token", own.Token(), "err", err)
 		return false, nil
 	}
@@ -280,8 +332,8 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	}
 	c.all = !f.queue
 	former := c.Consumer
-	next := note{From: c.From, Before: c.Before, Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1}
-	if c.Stream.Equal(f.created) && !f.queue {
+	next := note{From: c.From, Before: c.Before, Token: own.Token(), Former: former, Stray: c.Stray, Consumer: name, Stream: f.created, Start: 1, Prefetch: s.set.Prefetch}
+	if !f.queue {
 		if next.Start, err = s.start(ctx, own, c, f, old); err != nil {
 			return err
 		}
@@ -299,6 +351,11 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 		}
 	}
 	err = s.create(ctx, c.reader, own, &cfg)
+	if code(err) == codeMaxConsumers && former != "" && !f.queue {
+		if err = s.makeRoom(ctx, own, c, next); err == nil {
+			err = s.create(ctx, c.reader, own, &cfg)
+		}
+	}
 	if err == nil && next.Start > 1 && !f.queue {
 		err = s.sameStream(ctx, f)
 	}
@@ -318,22 +375,39 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	return nil
 }
 
-// start returns the sequence of the first message of a new consumer. If that lies beyond
-// the end of the stream, the end is read again before the number counts as wrong: a
-// server that has just become the stream's leader may answer with a stale end.
+// makeRoom removes the old consumer before the new one is created, in a stream that
+// permits no more consumers than there are partitions. What was settled is noted on disk
+// first: the old consumer's ack floor is the only other record of it.
+func (s *source) makeRoom(ctx context.Context, own rota.Ownership, c *claim, next note) error {
+	next.Coming, next.Consumer = next.Consumer, ""
+	if err := s.record(ctx, s.diskNotes, own, c, next, &c.diskRev); err != nil {
+		return err
+	}
+	c.note = next
+	_, err := s.remove(ctx, own, next.Former)
+	return err
+}
+
+// start returns the sequence of the first message of a new consumer. If what was settled
+// lies beyond the end of the stream, the end is read again before the number counts as
+// wrong: a server that has just become the stream's leader may answer with a stale end.
 func (s *source) start(ctx context.Context, own rota.Ownership, c *claim, f *facts, old *consumerInfo) (uint64, error) {
-	var floor uint64
+	noted, floor := c.Start, uint64(0)
 	if old != nil {
 		floor = old.AckFloor.Stream
 	}
+	if !c.Stream.Equal(f.created) { // another stream, or there was no note
+		noted, floor = 0, 0
+	}
 	for tries := 1; ; tries++ {
-		from, ok := begin(c.Start, floor, f.last)
-		if ok {
-			return from, nil
-		}
-		if tries == 3 {
+		from, ok := begin(noted, floor, f.last)
+		switch beyond := c.settled.stream.Equal(f.created) && c.settled.sequence > f.last; {
+		case ok && (!beyond || tries == 3):
+			after, err := s.afterMark(ctx, own, c.settled, f, from)
+			return max(from, after), err
+		case tries == 3:
 			own.Tell("stream-went-back", fmt.Sprintf("messages were settled up to %d, but stream %s ends at %d: consuming from message %d on",
-				max(c.Start-1, floor), s.set.Stream, f.last, from))
+				max(max(noted, 1)-1, floor), s.set.Stream, f.last, from))
 			return from, nil
 		}
 		select {

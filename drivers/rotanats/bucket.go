@@ -74,9 +74,22 @@ func (s *store) made(ctx context.Context) (time.Time, error) {
 	var info streamInfo
 	err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info)
 	if err == nil {
-		s.sealWith(&info.Config) // another member may have mended the bucket
+		s.observe(&info)
 	}
 	return info.Created, err
+}
+
+// observe updates what may change while the bucket is used: another member may have mended
+// it, or a person has changed the number of its replicas, on which its class depends.
+func (s *store) observe(info *streamInfo) {
+	s.sealWith(&info.Config)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bucket != nil {
+		b := *s.bucket
+		b.replicas = info.Config.Replicas
+		s.bucket = &b
+	}
 }
 
 // forget makes the next call read the properties of the bucket again.

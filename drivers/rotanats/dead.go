@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 )
 
 // Headers of a dead letter. A message that is dead-lettered loses headers of its own
@@ -95,11 +97,10 @@ func (s *source) publishDead(ctx context.Context, may func() error, msg *nats.Ms
 		once, cancel := context.WithTimeout(ctx, time.Second)
 		err := s.publish(once, msg)
 		if errors.Is(err, nats.ErrNoResponders) {
-			var info streamInfo
-			err = errors.Join(err, s.find(once, s.deadStream(), s.config(s.deadStream(), s.set.Dead+".>"), &info))
+			err = s.findDeadStream(once, msg.Subject, err)
 		}
 		cancel()
-		if err == nil || errors.Is(err, nats.ErrMaxPayload) || code(err) != 0 || ctx.Err() != nil || tries == 5 {
+		if err == nil || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errNotCovered) || refusedBy(err) || ctx.Err() != nil || tries == 5 {
 			return err
 		}
 		select {
@@ -107,6 +108,22 @@ func (s *source) publishDead(ctx context.Context, may func() error, msg *nats.Ms
 		case <-ctx.Done():
 		}
 	}
+}
+
+// errNotCovered means that no stream stores what is published to the dead-letter subject.
+var errNotCovered = errors.New("no stream stores that subject")
+
+// findDeadStream creates the stream for dead letters after nobody has answered to a
+// publication, unless there is one. If that one has other subjects, waiting will not help.
+func (s *source) findDeadStream(ctx context.Context, subject string, because error) error {
+	var info streamInfo
+	if err := s.find(ctx, s.deadStream(), s.config(s.deadStream(), s.set.Dead+".>"), &info); err != nil {
+		return errors.Join(because, err)
+	}
+	if !slices.ContainsFunc(info.Config.Subjects, func(f string) bool { return address.Matches(f, subject) }) {
+		return fmt.Errorf("%w, and stream %s has the subjects %.200q: add %s.> to them, or to another stream", errNotCovered, s.deadStream(), info.Config.Subjects, s.set.Dead)
+	}
+	return because
 }
 
 // oneLine makes a text fit into a header.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,18 +28,11 @@ type link struct {
 	closed    bool
 	ended     error // the result of calls once the link is closed
 	complaint error // the last error of the server that belongs to no call
-	subs      map[*subscription]bool
+	interests map[*interest]bool
 	serve     func() error // called before each dial; starts a server if there is none
 	lost      func()       // called when the connection was lost
 
 	warnings warnings
-}
-
-// A subscription has a callback for its end: the server may refuse it after Subscribe
-// has returned.
-type subscription struct {
-	subject string
-	ended   func(error)
 }
 
 // An epoch lasts from one connect to the next disconnect. Its context ends at the
@@ -69,7 +64,7 @@ const (
 
 func newLink(url string, opts []Option) *link {
 	set, err := read(url, opts)
-	return &link{set: set, bad: err, subs: map[*subscription]bool{},
+	return &link{set: set, bad: err, interests: map[*interest]bool{},
 		serve: func() error { return nil }, lost: func() {}}
 }
 
@@ -160,7 +155,7 @@ func (l *link) connect() (*nats.Conn, error) {
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.disconnected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { l.reconnected() }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.failing(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { l.asyncError(sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { l.asyncError(err) }),
 	)
 	o := nats.GetDefaultOptions()
 	o.Servers = l.set.URLs()
@@ -217,21 +212,23 @@ func (l *link) failing(err error) {
 }
 
 // asyncError handles an error of the server that belongs to no call, such as a missing
-// right. A subscription that was refused ends.
-func (l *link) asyncError(sub *nats.Subscription, err error) {
+// right. Requests and subscriptions that it refuses end.
+func (l *link) asyncError(err error) {
+	r := readRefusal(err)
 	l.mu.Lock()
 	l.complaint = err
-	var refused []*subscription
-	for s := range l.subs {
-		if sub != nil && sub.Subject == s.subject {
-			refused = append(refused, s)
-		}
-	}
+	all := slices.Collect(maps.Keys(l.interests))
 	l.mu.Unlock()
 	l.set.Log.Warn("nats", "server", l.set, "err", err)
-	l.refused(err)
-	for _, s := range refused {
-		s.ended(fmt.Errorf("rotanats: subscribe to %s: %w", s.subject, err))
+	if r == nil {
+		return
+	}
+	text := l.missing(r)
+	l.warn(text)
+	for _, i := range all {
+		if i.concerns(r) {
+			i.end(fmt.Errorf("rotanats: %s (%w)", text, r))
+		}
 	}
 }
 
@@ -253,7 +250,8 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTime)
 }
 
-// request sends a request once. It fails when ctx ends or the connection is lost.
+// request sends a request once. It fails when ctx ends, the connection is lost or the
+// server refuses the request.
 func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -264,10 +262,13 @@ func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(epoch, func() { end(errGone) })()
+	defer l.onRefusal(func(r *refusal) bool { return l.concernsRequest(r, msg.Subject) }, end)()
 	r, err := nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case err == nil:
 		return r, nil
+	case denied(context.Cause(ctx)):
+		return nil, context.Cause(ctx)
 	case context.Cause(ctx) != nil:
 		return nil, l.explain(context.Cause(ctx))
 	}
@@ -281,15 +282,8 @@ func (l *link) subscribe(ctx context.Context, subject string, handle nats.MsgHan
 	if err != nil {
 		return nil, err
 	}
-	s := &subscription{subject, ended}
-	l.mu.Lock()
-	l.subs[s] = true
-	l.mu.Unlock()
-	remove := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.subs, s)
-	}
+	remove := l.onRefusal(func(r *refusal) bool { return !r.publish && r.subject == subject },
+		func(err error) { ended(fmt.Errorf("rotanats: subscribe to %s: %w", subject, err)) })
 	sub, err := nc.Subscribe(subject, handle)
 	if err != nil {
 		remove()

@@ -90,6 +90,9 @@ func readNote(text []byte, r *reader, short string, own rota.Token, now time.Tim
 	if p.Consumer == "" {
 		p.Released, p.Next = false, 0
 	}
+	if p.Prefetch < 0 {
+		p.Prefetch = 0
+	}
 	if p.Each < 0 || p.Each > ackTime {
 		p.Each = 0
 	}

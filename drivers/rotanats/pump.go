@@ -16,16 +16,18 @@ import (
 
 // A pump pulls messages of one partition, delivers and settles them.
 type pump struct {
-	s     *source
-	own   rota.Ownership
-	claim *claim
-	nc    *nats.Conn
-	epoch *epoch
-	sub   *nats.Subscription
-	in    chan *nats.Msg // messages and statuses that have arrived
-	buf   []rota.Message // the batch that is being delivered
-	acks  []string       // the ack subject of each message in buf
-	id    []byte         // scratch space for a message's ID
+	s      *source
+	own    rota.Ownership
+	claim  *claim
+	nc     *nats.Conn
+	epoch  *epoch
+	sub    *nats.Subscription
+	in     chan *nats.Msg // messages and statuses that have arrived
+	denied chan error     // has the server's refusal of a pull or an acknowledgement
+	close  func()
+	buf    []rota.Message // the batch that is being delivered
+	acks   []string       // the ack subject of each message in buf
+	id     []byte         // scratch space for a message's ID
 
 	timing      pullTiming    // of the next pull
 	outstanding int           // messages pulled and not arrived
@@ -34,6 +36,7 @@ type pump struct {
 	large       bool          // the next message is larger than maxBytes
 	ending      bool          // no more pulls
 	last        string        // the ack subject of the last settled message
+	proven      bool          // the broker has confirmed an acknowledgement
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
 }
 
@@ -84,11 +87,41 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
 		return nil, fmt.Errorf("rotanats: %v: %w", s.set, err)
 	}
-	if err := p.pull(); err != nil {
+	p.denied = make(chan error, 1)
+	remove := s.onRefusal(p.concerns, p.refuse)
+	p.close = func() {
+		remove()
 		p.sub.Unsubscribe()
+	}
+	if err := p.pull(); err != nil {
+		p.close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// pullSubject is where pulls are published to.
+func (p *pump) pullSubject() string {
+	return p.s.api("CONSUMER.MSG.NEXT." + p.s.set.Stream + "." + p.claim.Consumer)
+}
+
+// concerns tells whether a refusal is about the pump's subscription, pulls or
+// acknowledgements. None of them is a request that the server would answer.
+func (p *pump) concerns(r *refusal) bool {
+	switch {
+	case !r.publish:
+		return r.subject == p.sub.Subject
+	case strings.HasPrefix(r.subject, "$JS.ACK."):
+		return strings.Contains(r.subject, "."+p.claim.Consumer+".")
+	}
+	return r.subject == p.pullSubject()
+}
+
+func (p *pump) refuse(err error) {
+	select {
+	case p.denied <- fmt.Errorf("rotanats: consume %s: %w", p.own.Partition(), err):
+	default: // the first one is enough
+	}
 }
 
 // pull keeps the window filled. It pulls half of the window or more at a time, so that
@@ -109,8 +142,7 @@ func (p *pump) pull() error {
 	if err != nil {
 		return err
 	}
-	subject := p.s.api("CONSUMER.MSG.NEXT." + p.s.set.Stream + "." + p.claim.Consumer)
-	if err := p.nc.PublishRequest(subject, p.sub.Subject, body); err != nil {
+	if err := p.nc.PublishRequest(p.pullSubject(), p.sub.Subject, body); err != nil {
 		return fmt.Errorf("rotanats: pull messages of %s: %w", p.own.Partition(), err)
 	}
 	p.outstanding += n
@@ -120,7 +152,7 @@ func (p *pump) pull() error {
 // run delivers messages until the ownership stops; then it finishes those that were
 // fetched and are quick, and leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
-	defer p.sub.Unsubscribe()
+	defer p.close()
 	missed, silences := time.NewTimer(2*p.timing.heartbeat), 0
 	defer missed.Stop()
 	for {
@@ -129,6 +161,8 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		select {
 		case <-p.own.Stop():
 			return p.stop(ctx, deliver)
+		case err := <-p.denied:
+			return err
 		default:
 		}
 		select {
@@ -150,6 +184,8 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 			return ctx.Err()
 		case <-p.epoch.Done():
 			return errGone
+		case err := <-p.denied:
+			return err
 		case <-missed.C: // the pull was lost
 			if silences++; silences == maxSilences {
 				return errNoHeartbeat
@@ -238,24 +274,55 @@ func (p *pump) release(ctx context.Context) error {
 	}
 	settled := make(chan error, 1)
 	go func() { settled <- p.confirm(ctx) }()
+	noted := p.note(ctx, true)
+	return p.logUnreleased(errors.Join(<-settled, noted))
+}
+
+// note writes the note in memory for the next owner.
+func (p *pump) note(ctx context.Context, released bool) error {
 	n := p.claim.note
-	n.Token, n.Released, n.Former, n.Each = p.own.Token(), true, "", p.each
+	n.Token, n.Released, n.Former, n.Each = p.own.Token(), released, "", p.each
 	if p.claim.all {
-		n.Next = p.claim.next
+		n.Next, n.Settled, n.SettledTime = p.claim.next, 0, 0
+		if m := p.claim.settled; m.stream.Equal(n.Stream) {
+			n.Settled, n.SettledTime = m.sequence, m.time
+		}
 	}
-	err := p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
-	return p.logUnreleased(errors.Join(<-settled, err))
+	return p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
+}
+
+// leaveMark notes what was settled after the pump has failed: if its consumer was deleted,
+// nothing else says so, and the partition may have another owner before this one has
+// attached again.
+func (p *pump) leaveMark(ctx context.Context) {
+	if !p.proven || !p.claim.all || p.epoch.Err() != nil {
+		return
+	}
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := p.note(brief, false); err != nil {
+		p.s.set.Log.Debug("not noted", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
+	}
 }
 
 // confirm waits until the broker has processed all acknowledgements: it repeats the
-// last one as a request, which the broker answers after those before it.
+// last one as a request, which the broker answers after those before it. A consumer whose
+// leader changes does not answer, so confirm retries.
 func (p *pump) confirm(ctx context.Context) error {
 	if p.last == "" {
 		return nil
 	}
 	msg := nats.NewMsg(p.last)
 	msg.Data = []byte("+ACK")
-	return p.own.Settle(func() error { _, err := p.s.request(ctx, msg); return err })
+	for wait := replyTimeout; ; wait *= 2 {
+		once, cancel := context.WithTimeout(ctx, wait)
+		err := p.own.Settle(func() error { _, err := p.s.request(once, msg); return err })
+		silence := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silence {
+			return err
+		}
+	}
 }
 
 // logUnreleased keeps run from failing when the consumer could not be released: all
@@ -369,7 +436,7 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 			return err
 		}
 		if n > 0 {
-			if err := p.settle(acks[:n]); err != nil {
+			if err := p.settle(ctx, acks[:n]); err != nil {
 				return err
 			}
 		}
@@ -387,12 +454,13 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 }
 
 // settle acknowledges messages. If one acknowledgement covers all messages before it,
-// only the last is sent.
-func (p *pump) settle(acks []string) error {
+// only the last is sent. The first of a pump is confirmed: otherwise an owner whose
+// acknowledgements go nowhere would handle all that it may fetch, and again at each attempt.
+func (p *pump) settle(ctx context.Context, acks []string) error {
 	if p.claim.all {
 		acks = acks[len(acks)-1:]
 	}
-	return p.own.Settle(func() error {
+	err := p.own.Settle(func() error {
 		for _, ack := range acks {
 			if err := p.nc.Publish(ack, nil); err != nil {
 				return err
@@ -401,6 +469,27 @@ func (p *pump) settle(acks []string) error {
 		}
 		return nil
 	})
+	if err == nil && !p.proven {
+		err = p.prove(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if info, err := readAckInfo(p.last); err == nil && p.claim.all {
+		p.claim.settled = mark{p.claim.Stream, info.sequence, info.time}
+	}
+	return nil
+}
+
+// prove waits for the confirmation of the first acknowledgement.
+func (p *pump) prove(ctx context.Context) error {
+	brief, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	if err := p.confirm(brief); err != nil {
+		return fmt.Errorf("rotanats: settle messages of %s: %w", p.own.Partition(), err)
+	}
+	p.proven = true
+	return nil
 }
 
 // storeDead stores a message as a dead letter, then settles it.
@@ -412,7 +501,7 @@ func (p *pump) storeDead(ctx context.Context, msg rota.Message, ack string, beca
 	if err != nil {
 		return err
 	}
-	return p.settle([]string{ack})
+	return p.settle(ctx, []string{ack})
 }
 
 // learn adapts the window to the time that a message takes, as a moving average.

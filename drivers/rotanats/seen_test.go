@@ -7,20 +7,55 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
 )
 
-// TestWatchForgetsWhatIsGone checks that a watch forgets a deleted key when its mark has
-// expired: every session that ever was has had a key.
-func TestWatchForgetsWhatIsGone(t *testing.T) {
-	t.Parallel()
+// storeOfOne returns a store on a server of its own.
+func storeOfOne(t *testing.T, query string) *store {
+	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns.Start()
-	defer func() { ns.Shutdown(); ns.WaitForShutdown() }()
-	s := newStore(newLink(ns.ClientURL(), nil), "rota")
-	defer s.Close()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	s := newStore(newLink(ns.ClientURL()+query, nil), "rota")
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestClassFollowsTheReplicas lets a store believe that its bucket has three replicas, as
+// before somebody changed it to one. It learns the number when it next looks at the bucket.
+func TestClassFollowsTheReplicas(t *testing.T) {
+	t.Parallel()
+	s := storeOfOne(t, "?sync=always")
+	if _, err := s.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for what, look := range map[string]func() error{
+		"a watch":      func() error { _, err := s.made(t.Context()); return err },
+		"the identity": func() error { _, err := s.Identity(t.Context()); return err },
+	} {
+		s.observe(&streamInfo{Config: jetstream.StreamConfig{Replicas: 3}})
+		if got := s.Class(); got != rota.ClassA {
+			t.Fatalf("class %v with three replicas", got)
+		}
+		if err := look(); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Class(); got != rota.ClassB {
+			t.Errorf("after %s: class %v with one replica", what, got)
+		}
+	}
+}
+
+// TestWatchForgetsWhatIsGone checks that a watch forgets a deleted key when its mark has
+// expired: every session that ever was has had a key.
+func TestWatchForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	s := storeOfOne(t, "")
 	w := newWatch(s, "g/")
 	_, unsubscribe, err := w.begin(t.Context())
 	if err != nil {

@@ -66,6 +66,8 @@ type source struct {
 	slots       chan struct{}          // a semaphore: one element per partition that attaches or releases
 	reader      atomic.Pointer[reader] // nil until Bind
 	elsewhere   chan elsewhere         // has one element, unless it is being read
+	setbacks    setbacks
+	marks       marks
 
 	warming sync.Mutex
 
@@ -73,14 +75,15 @@ type source struct {
 	facts *facts
 }
 
-// facts describe the stream. All but last stay the same until the stream is deleted
+// facts describe the stream. All but first and last stay the same until the stream is deleted
 // and created again.
 type facts struct {
 	created  time.Time
 	queue    bool // a work queue: the stream removes a message once it is settled
 	replicas int
 	limit    int    // of consumers that the stream permits; 0 or less for none
-	last     uint64 // sequence of the last message when the facts were read; there may be more by now
+	first    uint64 // sequence of the first message that was left when the facts were read
+	last     uint64 // sequence of the last message then; there may be more by now
 }
 
 func (s *source) check() error {
@@ -197,7 +200,7 @@ func (s *source) readFacts(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotanats: stream %s: %w", s.set.Stream, err)
 	}
-	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.Config.MaxConsumers, info.State.Last}
+	f := &facts{info.Created, info.Config.Retention == jetstream.WorkQueuePolicy, info.Config.Replicas, info.Config.MaxConsumers, info.State.First, info.State.Last}
 	s.mu.Lock()
 	s.facts = f
 	s.mu.Unlock()
@@ -257,20 +260,26 @@ func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error
 }
 
 // eachConsumer calls show for every consumer of our durable that the group may use, with
-// the token under which it was created. Other applications can write any metadata into
-// their consumers, so the name has to contain the same token.
+// the token under which it was created.
 func (s *source) eachConsumer(ctx context.Context, r *reader, show func(c *consumerInfo, token uint64)) error {
 	return s.listConsumers(ctx, func(c *consumerInfo) {
-		meta := c.Config.Metadata
-		if meta[metaDurable] != r.durable || r.others(meta[metaGroup]) && meta[metaGroup] != r.takeover {
-			return
-		}
-		_, short := s.noteKey(r, c.Config.FilterSubject)
-		token, ok := consumerToken(c.Name, r.durable, short)
-		if ok && meta[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now()) {
+		if token, ok := s.ofReader(r, c); ok {
 			show(c, uint64(token))
 		}
 	})
+}
+
+// ofReader tells whether a consumer is of our durable and the group may use it, and returns
+// the token under which it was created. Other applications can write any metadata into
+// their consumers, so the name has to contain the same token.
+func (s *source) ofReader(r *reader, c *consumerInfo) (token rota.Token, ok bool) {
+	meta := c.Config.Metadata
+	if meta[metaDurable] != r.durable || r.others(meta[metaGroup]) && meta[metaGroup] != r.takeover {
+		return 0, false
+	}
+	_, short := s.noteKey(r, c.Config.FilterSubject)
+	token, ok = consumerToken(c.Name, r.durable, short)
+	return token, ok && meta[metaToken] == strconv.FormatUint(uint64(token), 10) && likely(token, 0, time.Now())
 }
 
 // listConsumers calls show for every consumer of the stream.
@@ -305,7 +314,7 @@ func (s *source) Prepare(ctx context.Context, _ rota.Partition) error {
 		return err
 	}
 	_, err := s.memoryNotes.open(ctx)
-	if code(err) != 0 {
+	if refusedBy(err) {
 		return nil // attach works without the bucket in memory
 	}
 	return err
@@ -318,25 +327,31 @@ const awayTime = 5 * time.Second
 // Consume attaches to the partition and delivers its messages. When the connection
 // or the consumer is lost it attaches again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	failing, err := s.setbacks.wait(ctx, own)
+	if err != nil {
+		return err
+	}
 	wait, since := 20*time.Millisecond, time.Now()
+	if failing {
+		wait = time.Second
+	}
 	for {
 		select {
 		case <-own.Stop():
 			return nil
 		default:
 		}
-		begun := time.Now()
-		moved, err := s.consume(ctx, own, deliver)
+		worked, err := s.consume(ctx, own, deliver)
+		if worked {
+			s.setbacks.clear(own.Partition())
+			failing, wait, since = false, 20*time.Millisecond, time.Now()
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
+			s.marks.remove(own)
 			return err
 		}
-		if hopeless(err) {
-			return err
-		}
-		if moved || time.Since(begun) > awayTime { // it worked until now
-			wait, since = 20*time.Millisecond, time.Now()
-		}
-		if time.Since(since) > awayTime {
+		if hopeless(err) || failing && refusedBy(err) || time.Since(since) > awayTime {
+			s.setbacks.add(own.Partition())
 			return err
 		}
 		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
@@ -351,9 +366,9 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	}
 }
 
-// consume attaches once and delivers until it fails or stops. moved tells whether
-// messages arrived.
-func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (moved bool, err error) {
+// consume attaches once and delivers until it fails or stops. worked tells whether it was
+// of use: a message was settled, or it was attached for a while.
+func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (worked bool, err error) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-own.Stop():
@@ -361,25 +376,28 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	c, p, err := s.begin(ctx, own)
+	p, err := s.begin(ctx, own)
 	<-s.slots
 	if err != nil {
 		return false, err
 	}
 	own.Started()
-	first := c.next
+	begun := time.Now()
 	err = p.run(ctx, deliver)
-	return c.next > first, err
+	s.marks.put(own, p.claim.settled)
+	if err != nil && ctx.Err() == nil {
+		p.leaveMark(ctx)
+	}
+	return p.proven || time.Since(begun) > awayTime, err
 }
 
 // begin attaches and pulls the first messages.
-func (s *source) begin(ctx context.Context, own rota.Ownership) (*claim, *pump, error) {
+func (s *source) begin(ctx context.Context, own rota.Ownership) (*pump, error) {
 	c, err := s.attach(ctx, own)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := s.newPump(ctx, c, own)
-	return c, p, err
+	return s.newPump(ctx, c, own)
 }
 
 // publish publishes a message and checks that a stream has stored it.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -55,9 +56,9 @@ func (b *broker) consumer(partition string) (name string) {
 }
 
 // newBroker makes a stream with three partitions. tune may change it.
-func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) *broker {
+func newBroker(t *testing.T, at string, tune ...func(*jetstream.StreamConfig)) *broker {
 	t.Helper()
-	nc, err := rotanats.Connect(url, []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)})
+	nc, err := rotanats.Connect(at, []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func newBroker(t *testing.T, url string, tune ...func(*jetstream.StreamConfig)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t, js: js, url: url, stream: "S" + rand.Text()[:8]}
+	b := &broker{t: t, js: js, url: at, stream: "S" + rand.Text()[:8]}
 	c := jetstream.StreamConfig{Name: b.stream, Subjects: []string{b.stream + ".in.*"}, MaxMsgSize: 2 << 20}
 	for _, f := range tune {
 		f(&c)
@@ -99,13 +100,23 @@ func (b *broker) Partitions() []string { return b.names }
 // Addr returns the address of the server, or of the first of several.
 func (b *broker) Addr() string {
 	first, _, _ := strings.Cut(b.url, ",")
-	return strings.TrimPrefix(first, "nats://")
+	u, err := url.Parse(first)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return u.Host
 }
 
 // SourceAt returns a source of the broker at another address.
 func (b *broker) SourceAt(addr string) rota.Source {
+	first, _, _ := strings.Cut(b.url, ",")
+	u, err := url.Parse(first)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	u.Host = addr
 	other := *b
-	other.url = "nats://" + addr
+	other.url = u.String()
 	return other.Source()
 }
 
@@ -158,6 +169,9 @@ func (b *broker) Dead() (out [][]byte, err error) {
 	}
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
 		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // it was replayed
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -302,6 +302,7 @@ func (s *store) Identity(ctx context.Context) (string, error) {
 	if err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info); err != nil {
 		return "", fmt.Errorf("identity: %w", err)
 	}
+	s.observe(&info)
 	id := info.Created.UTC().Format(time.RFC3339Nano)
 	c := info.Cluster
 	switch {

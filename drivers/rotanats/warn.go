@@ -2,15 +2,12 @@ package rotanats
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // The same warning is given at most once per warnEvery, and at most mostWarned
@@ -60,24 +57,16 @@ func (l *link) Warnings() []string {
 	return out
 }
 
-// refused warns of a missing right. The server reports it asynchronously, and does not
-// answer the call itself, so the call can only time out.
-func (l *link) refused(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	text := err.Error()
+// missing says which right is missing, and what to do.
+func (l *link) missing(r *refusal) string {
 	what := "publish to"
-	if strings.Contains(text, "for Subscription") {
+	if !r.publish {
 		what = "subscribe to"
 	}
-	_, rest, _ := strings.Cut(text, `"`)
-	subject, _, ok := strings.Cut(rest, `"`)
-	if !ok {
-		l.warn(fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, err))
-		return
+	if r.subject == "" {
+		return fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, r)
 	}
-	l.warn(fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(subject)))
+	return fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(r.subject))
 }
 
 // right returns the pattern of the right that a subject needs. Subjects that differ only
