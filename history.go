@@ -32,6 +32,7 @@ func (s *session) remember() {
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {
 	case s.past <- past:
+		s.goDo(s.writePast)
 	default: // The store is slow. A gap in the history harms nobody: it is for people.
 	}
 }
@@ -84,19 +85,15 @@ func (s *session) withNames(causes []Cause, was, is []record.Session) (out []rec
 	return out
 }
 
-// writeHistory appends queued plans to the history record. It retries conflicts, and
-// drops a plan after any other error.
-func (s *session) writeHistory() {
-	for {
-		select {
-		case <-s.ctx.Done():
+// writePast appends the oldest queued plan to the history record. It retries conflicts,
+// and drops the plan after any other error. Plans are written one at a time, in order.
+func (s *session) writePast() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	p := <-s.past
+	for range 3 {
+		if !errors.Is(s.appendPast(p), ErrConflict) {
 			return
-		case p := <-s.past:
-			for range 3 {
-				if !errors.Is(s.appendPast(p), ErrConflict) {
-					break
-				}
-			}
 		}
 	}
 }

@@ -89,12 +89,12 @@ func (o *outage) failed(sent core.Time, err error, ofPlan bool) (begins, counts 
 	return begins, true
 }
 
-// hold waits before a read is retried: for half as long as the store has not answered, and
+// backOff waits before a read is retried: for half as long as the store has not answered, and
 // no longer than until it answers something. A thousand members that all retry at once
 // keep a slow store busy with questions that nobody waits for any more. Heartbeats do not
-// wait, so a member learns in time that the store is back; nor does the leader, for whose
-// reads all others wait.
-func (s *session) hold() {
+// wait, so a member learns in time that the store is back; nor do the reads of the leader,
+// which all others wait for.
+func (s *session) backOff() {
 	o := &s.outage
 	o.mu.Lock()
 	mute, away, back := o.mute, time.Duration(s.m.now()-o.since), o.back

@@ -60,8 +60,9 @@ type session struct {
 	drift      atomic.Int64 // between this machine's clocks, when last compared
 	looked     core.Time    // when that was
 	past       chan record.Past
-	said       Event  // of the newest plan this leader made
-	planned    uint64 // number of the newest plan that went into the history
+	writing    sync.Mutex // one goroutine writes the history
+	said       Event      // of the newest plan this leader made
+	planned    uint64     // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
 	countedBy uint64           // number of that plan
@@ -150,7 +151,6 @@ func (s *session) run(ctx context.Context) (err error) {
 	s.watch("plan", false)
 	s.watch("roster", false)
 	s.goDo(s.identify)
-	s.goDo(s.writeHistory)
 	s.step(core.Event{Kind: core.Begin})
 	leave := ctx.Done()
 	for !s.ended {

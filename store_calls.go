@@ -63,7 +63,7 @@ func (s *session) call(a core.Action) {
 		late := context.AfterFunc(ctx, func() {
 			if !answered.Swap(true) {
 				if reads {
-					s.hold()
+					s.backOff()
 				}
 				s.send(core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Outcome: core.Unknown})
 			}
@@ -71,7 +71,7 @@ func (s *session) call(a core.Action) {
 		ev := s.perform(ctx, &a)
 		late()
 		if ev.Outcome == core.Unknown && reads && !answered.Load() {
-			s.hold()
+			s.backOff()
 		}
 		// one-answer-per-call: A store call is answered once.
 		// Without it: A call is answered as unknown when its time is over, and then by the
@@ -291,7 +291,7 @@ func (s *session) watch(name string, all bool) {
 				return
 			case <-time.After(s.m.timing.Retry):
 			}
-			s.hold()
+			s.backOff()
 			s.identify() // the store may be connected to another server now
 			s.send(core.Event{Kind: core.Gap})
 		}

@@ -57,22 +57,30 @@ type reservations struct {
 	names        map[string][]string // partition → names that have reserved it
 }
 
-func newReservations(t testing.TB, many, newIDs bool) *reservations {
+func listen(t testing.TB) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	b := &reservations{memBroker: memBroker{NewMemSource(8, "q0")}, l: l, many: many, newIDs: newIDs, names: map[string][]string{}}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go b.serve(c)
+	return l
+}
+
+// accept serves every connection until the listener is closed.
+func accept(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
 		}
-	}()
+		go serve(c)
+	}
+}
+
+func newReservations(t testing.TB, many, newIDs bool) *reservations {
+	l := listen(t)
+	b := &reservations{memBroker: memBroker{NewMemSource(8, "q0")}, l: l, many: many, newIDs: newIDs, names: map[string][]string{}}
+	go accept(l, b.serve)
 	return b
 }
 
@@ -172,21 +180,9 @@ type posted struct {
 }
 
 func newPosted(t testing.TB, waits bool) *posted {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := listen(t)
 	b := &posted{memBroker{NewMemSource(8, "q0", "q1")}, l, waits}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go b.serve(c)
-		}
-	}()
+	go accept(l, b.serve)
 	return b
 }
 

@@ -20,7 +20,7 @@ var printers = map[string]string{
 		benchPlanFlags.print planSheet.print chain.play failoverFlags.print failoverFlags.run lineFeeder.publish evidence.write
 		ProduceCmd runMember ServeCmd VersionCmd warnOfSecrets WarnOfExposed init refuse ask`,
 	"it makes each text plain": `
-		hand.log live.print memberFlags.abort NewSpeaker Run sayDone simFlags.story
+		hand.log live.print memberFlags.abort NewSpeaker warnTo Run sayDone simFlags.story
 		assent.carryOut showDraft nothingToDo
 		printLetters deadDropCmd replay.order replay.look`,
 	"it prints from a copy in which every text is plain": `

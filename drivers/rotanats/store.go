@@ -248,7 +248,7 @@ func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev ro
 		s.forget() // the stream is gone, or has no leader
 	}
 	if err != nil {
-		return 0, fmt.Errorf("write %s: %w", key, err)
+		return 0, fmt.Errorf("write %s: %w", key, s.withDisk(err))
 	}
 	var ack struct {
 		answer

@@ -136,19 +136,24 @@ func (e *hosting) takeover() {
 	e.link.mu.Lock()
 	back := e.epoch.back
 	e.link.mu.Unlock()
-	for {
-		if err := e.serveFolder(); err == nil {
+	for pause := folder.PollEvery; ; {
+		switch err := e.serveFolder(); {
+		case err == nil || errors.Is(err, errClosed):
 			return
-		} else if errors.Is(err, folder.ErrReplaced) {
+		case errors.Is(err, folder.ErrReplaced):
 			e.folderLost(fmt.Errorf("rotanats: %w", err))
 			return
-		} else if !errors.Is(err, folder.ErrServed) {
-			e.set.Log.Warn("taking over", "folder", e.set.Folder, "err", err)
+		case errors.Is(err, folder.ErrServed):
+			pause = folder.PollEvery
+		default:
+			e.failing(err)
+			e.warn(fmt.Sprintf("nobody serves the folder %s, and this process cannot: %v", e.set.Folder, err))
+			pause = min(2*pause, time.Second) // an attempt reads all files
 		}
 		select {
 		case <-back:
 			return
-		case <-time.After(folder.PollEvery):
+		case <-time.After(pause):
 		}
 	}
 }

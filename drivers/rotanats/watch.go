@@ -67,8 +67,6 @@ var (
 
 func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	return func(yield func([]rota.Entry, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 		w := newWatch(s, prefix)
 		clustered, unsubscribe, err := w.begin(ctx)
 		if err != nil {
@@ -85,25 +83,77 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 		if !yield(slices.DeleteFunc(batch, gone), nil) {
 			return
 		}
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		wg.Go(func() { w.keepReading(ctx, clustered) })
-		for {
-			select {
-			case <-w.wake:
-			case <-ctx.Done():
-				yield(nil, ctx.Err())
-				return
-			}
+		if err := w.keepOn(ctx, clustered, yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// keepOn yields news until the watch ends and returns why, or nil if the caller has
+// enough. It reads all records again when changes may have been missed, and at long
+// intervals in any case; it also follows hints and doubts. One of these reads is under
+// way at a time, beside the news, in a goroutine that ends with it: a thousand members
+// have three thousand watches.
+func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.Entry, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // with jitter, so that members do not read all at once
+	next := time.NewTimer(again())
+	defer next.Stop()
+	if clustered {
+		next.Reset(secondLook)
+	}
+	done := make(chan error, 1)
+	reading := false
+	var doubtPause, hintPause <-chan time.Time
+	for {
+		look, due, doubt, hint := w.look, next.C, w.doubt, w.hint
+		if reading {
+			look, due, doubt, hint = nil, nil, nil, nil
+		}
+		if doubtPause != nil {
+			doubt = nil
+		}
+		if hintPause != nil {
+			hint = nil
+		}
+		var read func(context.Context) error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
 			batch, err := w.next()
 			if len(batch) > 0 && !yield(batch, nil) {
-				return
+				return nil
 			}
 			if err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
+		case <-look:
+			read = w.read
+			next.Reset(again())
+		case <-due:
+			read = w.read
+			next.Reset(again())
+		case <-doubt:
+			read, doubtPause = w.check, time.After(doubtEvery)
+		case <-doubtPause:
+			doubtPause = nil
+		case <-hint:
+			read, hintPause = w.follow, time.After(hintEvery)
+		case <-hintPause:
+			hintPause = nil
+		case err := <-done:
+			reading = false
+			if err != nil {
+				w.fail(fmt.Errorf("%w: %w", errMissed, err))
+			}
+		}
+		if read != nil {
+			reading = true
+			wg.Go(func() { done <- read(ctx) })
 		}
 	}
 }
@@ -202,6 +252,15 @@ func (w *watch) same(made time.Time) error {
 	return nil
 }
 
+// check asks whether the bucket is still the one that was read first.
+func (w *watch) check(ctx context.Context) error {
+	made, err := w.s.made(ctx)
+	if err != nil {
+		return err
+	}
+	return w.same(made)
+}
+
 // vanished handles keys, with the revisions last seen, of which the store has neither a
 // record nor a mark. A key that the caller knows is reported as deleted; one that was
 // deleted before is forgotten, since a mark lasts longer than an echo can be late.
@@ -283,50 +342,6 @@ func (s *store) getAll(ctx context.Context, keys []string, use func(rota.Entry))
 	return failed
 }
 
-// keepReading reads all records again when the watch may have missed changes, and at
-// long intervals in any case. It also follows hints and doubts. It ends the watch when
-// one of these reads fails.
-func (w *watch) keepReading(ctx context.Context, clustered bool) {
-	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // with jitter, so that members do not read all at once
-	next := time.NewTimer(again())
-	defer next.Stop()
-	if clustered {
-		next.Reset(secondLook)
-	}
-	doubt, doubtPause := w.doubt, (<-chan time.Time)(nil)
-	hint, hintPause := w.hint, (<-chan time.Time)(nil)
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.look:
-			err = w.read(ctx)
-			next.Reset(again())
-		case <-next.C:
-			err = w.read(ctx)
-			next.Reset(again())
-		case <-doubt:
-			var made time.Time
-			if made, err = w.s.made(ctx); err == nil {
-				err = w.same(made)
-			}
-			doubt, doubtPause = nil, time.After(doubtEvery)
-		case <-doubtPause:
-			doubt = w.doubt
-		case <-hint:
-			err = w.follow(ctx)
-			hint, hintPause = nil, time.After(hintEvery)
-		case <-hintPause:
-			hint = w.hint
-		}
-		if err != nil {
-			w.fail(fmt.Errorf("%w: %w", errMissed, err))
-			return
-		}
-	}
-}
-
 // onEcho handles an echo. Without a valid seal it is a hint.
 func (w *watch) onEcho(msg *nats.Msg) {
 	rev, err := strconv.ParseUint(msg.Header.Get(headerSequence), 10, 64)
@@ -362,11 +377,7 @@ func (w *watch) follow(ctx context.Context) error {
 	hints := w.hints
 	w.hints = map[string]uint64{}
 	w.mu.Unlock()
-	made, err := w.s.made(ctx)
-	if err == nil {
-		err = w.same(made)
-	}
-	if err != nil {
+	if err := w.check(ctx); err != nil {
 		return err
 	}
 	var keys []string
@@ -375,7 +386,7 @@ func (w *watch) follow(ctx context.Context) error {
 			keys = append(keys, k)
 		}
 	}
-	err = w.s.getAll(ctx, keys, func(e rota.Entry) {
+	err := w.s.getAll(ctx, keys, func(e rota.Entry) {
 		if uint64(e.Rev) >= hints[e.Key] {
 			delete(hints, e.Key)
 		}

@@ -29,16 +29,16 @@ const (
 
 // An item is something that will happen.
 type item struct {
-	kind  evKind
-	epoch uint32
-	call  uint32
-	fault fault
-	host  *host
-	run   hrun
-	who   int32 // of an effect: whose it is
-	due   int64 // of a call: when its caller stops waiting
-	held  bool  // of an answer: it was kept for a while
-	ev    core.Event
+	kind    evKind
+	epoch   uint32
+	call    uint32
+	fault   fault
+	host    *host
+	run     hrun
+	who     int32 // of an effect: whose it is
+	due     int64 // of a call: when its caller stops waiting
+	delayed bool  // of an answer: see backsOff
+	ev      core.Event
 }
 
 // queue is a heap of instants over a pool of items, so that moving around in

@@ -151,7 +151,7 @@ func (w *World) answered(it *item) {
 	if i < 0 {
 		return // it stopped waiting, or has had it
 	}
-	if w.holds(h, it) {
+	if w.backsOff(h, it) {
 		return
 	}
 	h.calls = append(h.calls[:i], h.calls[i+1:]...)
@@ -159,9 +159,9 @@ func (w *World) answered(it *item) {
 	w.deliver(h, &it.ev)
 }
 
-// holds keeps the answer to a read that nobody has answered for a while, as the shell
-// does: see hold in outage.go.
-func (w *World) holds(h *host, it *item) bool {
+// backsOff delays the answer "unknown" to a read while the store is silent, as the shell
+// does: see backOff in outage.go.
+func (w *World) backsOff(h *host, it *item) bool {
 	switch {
 	case it.ev.Outcome != core.Unknown:
 		h.mute = 0
@@ -173,10 +173,10 @@ func (w *World) holds(h *host, it *item) bool {
 	case h.mute == 0:
 		h.mute = it.due - int64(h.cfg.CallTime()) // when the call was sent
 		return false
-	case it.held, it.ev.Verb != core.Get && it.ev.Verb != core.List, it.ev.Key.Session == h.cfg.Session, h.node.Leads():
+	case it.delayed, it.ev.Verb != core.Get && it.ev.Verb != core.List, it.ev.Key.Session == h.cfg.Session, h.node.Leads():
 		return false
 	}
-	it.held = true
+	it.delayed = true
 	h.late = append(h.late, *it)
 	w.push(w.now+min((w.now-h.mute)/2, int64(h.cfg.CallTime())), *it)
 	return true

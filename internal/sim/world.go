@@ -108,7 +108,7 @@ type host struct {
 // trouble is what ails a process, until it is started again.
 type trouble struct {
 	mute       int64  // since when the store does not answer its calls; 0 if it does
-	late       []item // answers that are kept meanwhile
+	late       []item // answers that are delayed meanwhile
 	slow       bool   // handlers take long to stop
 	slowFor    int64  // at least so long
 	hung       bool   // handlers do not stop when asked

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -23,18 +24,24 @@ import (
 )
 
 // A Server is an embedded NATS server that serves a folder. It syncs every write to disk
-// before it acknowledges it.
+// before it acknowledges it. When it cannot write, as on a full disk, it logs that and
+// goes on by itself once it can; connections are lost for a moment then.
 type Server struct {
 	dir   string
 	log   *slog.Logger
-	ns    *server.Server
+	set   *address.Settings
+	ns    atomic.Pointer[server.Server] // nil while it is restarted
 	lock  *os.File
 	note  folder.Note
 	fresh bool
+	found []server.StreamDetail // the streams, when nats-server had just read them
 	once  sync.Once
 	done  chan struct{} // closed when the server has stopped
 	err   error         // why it stopped by itself; nil after Close
 	guard sync.WaitGroup
+
+	nursing sync.WaitGroup // the goroutine that restarts nats-server
+	quit    chan struct{}  // closed when the server is to stop
 
 	socket net.Listener
 	conns  sync.WaitGroup  // the goroutines of the socket and its connections
@@ -50,6 +57,7 @@ const checkEvery = 500 * time.Millisecond
 const (
 	startTime = 30 * time.Second // timeout for the server to read its data
 	writeTime = 10 * time.Second // timeout of a write to a client
+	startRoom = 64 << 10         // bytes that must be free
 	leaveTime = time.Second      // how long clients may take to read the last bytes of a server that stops
 )
 
@@ -147,13 +155,14 @@ func serve(f folder.Folder, listen string, set *address.Settings, explicit bool)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: f.Dir, log: set.Log, lock: lock, done: make(chan struct{})}
+	s := &Server{dir: f.Dir, log: serverLog(set), set: set, lock: lock, done: make(chan struct{}), quit: make(chan struct{})}
 	if err := s.start(f, listen, set, explicit); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.conns.Go(s.accept)
+	s.nursing.Go(func() { s.nurse(f) })
 	s.guard.Go(func() { s.watch(f) })
 	return s, nil
 }
@@ -191,7 +200,7 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, ex
 	case !auth && !loopback(listen):
 		return fmt.Errorf("%s can be reached from other hosts: give a user and password or a token", listen)
 	case !set.Secure && !loopback(listen):
-		set.Log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", listen)
+		s.log.Warn("passwords, tokens and records travel unencrypted: serve with a certificate", "address", listen)
 	}
 	if err := guessable(set, listen); err != nil {
 		return err
@@ -199,40 +208,80 @@ func (s *Server) start(f folder.Folder, listen string, set *address.Settings, ex
 	set.WarnExposed()
 	s.fresh = fresh
 	s.note = folder.Note{Address: listen, Guarded: explicit && (auth || set.Secure), Pid: os.Getpid()}
-	opts, err := s.options(f, set)
-	if err != nil {
+	if _, err := s.options(f); err != nil { // before the note says that this process serves
 		return err
 	}
 	if err := f.WriteNote(s.note); err != nil {
 		return f.Explain(err)
 	}
-	if s.ns, err = server.NewServer(opts); err != nil {
+	if err := s.launch(f, true); err != nil {
 		return err
 	}
-	said := &serverLog{log: set.Log}
-	s.ns.SetLoggerV2(said, false, false, false)
-	s.ns.Start()
-	ready := s.ns.ReadyForConnections(startTime)
+	if s.socket, err = f.Listen(); err != nil {
+		s.land()
+	}
+	return err
+}
+
+// launch starts nats-server, which reads its data. first is false if it ran before in this
+// process and could not write.
+func (s *Server) launch(f folder.Folder, first bool) error {
+	opts, err := s.options(f)
+	if err != nil {
+		return err
+	}
+	// On a full disk nats-server may take a stream for broken, and remove it.
+	if err := f.Writable(startRoom, false); err != nil {
+		return f.Explain(err)
+	}
+	dirs := streamDirs(f.Dir)
+	if err := checkFiles(dirs); err != nil {
+		return err
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	said := &natsLog{log: s.log, dir: s.dir}
+	ns.SetLoggerV2(said, false, false, false)
+	ns.Start()
+	ready := ns.ReadyForConnections(startTime)
 	if err = said.failed(); err != nil || !ready {
 		err = errors.Join(fmt.Errorf("the server of %s did not start", f), err)
 	} else {
-		s.socket, err = f.Listen()
+		err = s.checkStreams(ns, dirs, said, first)
 	}
 	if err != nil {
-		s.ns.Shutdown()
-		s.ns.WaitForShutdown()
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return err
 	}
-	return err
+	s.ns.Store(ns)
+	return nil
+}
+
+// land stops nats-server, if it runs.
+func (s *Server) land() {
+	if ns := s.ns.Swap(nil); ns != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	}
 }
 
 // maxConnections is half of the files that the process may have open: the process needs
 // files for its own work, too, and a flood of connections must not use them up.
 func maxConnections() int { return int(min(maxFiles()/2, 1<<16)) }
 
-func (s *Server) options(f folder.Folder, set *address.Settings) (*server.Options, error) {
+// maxStore is no limit: the disk is. By default nats-server would accept three quarters of
+// what is free when it starts, also when there is more space later. A group would then stop
+// on a disk that is not full.
+const maxStore = 1 << 60
+
+func (s *Server) options(f folder.Folder) (*server.Options, error) {
+	set := s.set
 	o := &server.Options{
 		ServerName: "rota", DontListen: true, NoSigs: true, DisableJetStreamBanner: true,
-		JetStream: true, StoreDir: f.Dir, SyncAlways: true,
+		JetStream: true, StoreDir: f.Dir, SyncAlways: true, JetStreamMaxStore: maxStore,
 		MaxPayload: 8 << 20, WriteDeadline: writeTime, MaxConn: maxConnections(),
 	}
 	if s.note.Address == "" {
@@ -337,12 +386,13 @@ func (s *Server) Close() error {
 
 func (s *Server) stop(because error) {
 	s.once.Do(func() {
+		close(s.quit)
+		s.nursing.Wait()
 		s.socket.Close() // the file stays: the next server removes it
 		// A client that does not read, such as one stopped by a signal, must not keep the
 		// folder locked.
 		late := time.AfterFunc(leaveTime, s.end)
-		s.ns.Shutdown()
-		s.ns.WaitForShutdown()
+		s.land()
 		s.lock.Close()
 		s.conns.Wait()
 		late.Stop()
@@ -351,37 +401,6 @@ func (s *Server) stop(because error) {
 		close(s.done)
 	})
 }
-
-// serverLog writes the server's log lines, and keeps fatal errors: why it did not start.
-type serverLog struct {
-	log *slog.Logger
-	mu  sync.Mutex
-	bad error
-}
-
-func (l *serverLog) failed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bad
-}
-
-func (l *serverLog) say(level slog.Level, format string, v []any) {
-	if l.log.Enabled(context.Background(), level) {
-		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...), "from", "nats-server")
-	}
-}
-
-func (l *serverLog) Fatalf(format string, v ...any) {
-	l.mu.Lock()
-	l.bad = errors.Join(l.bad, fmt.Errorf(format, v...))
-	l.mu.Unlock()
-	l.say(slog.LevelError, format, v)
-}
-func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
-func (l *serverLog) Debugf(format string, v ...any)  {}
-func (l *serverLog) Tracef(format string, v ...any)  {}
 
 // String names the server without secrets.
 func (s *Server) String() string { return s.URL() }

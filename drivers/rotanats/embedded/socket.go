@@ -37,7 +37,12 @@ func (s *Server) accept() {
 // the server, which accepts no connections that others have opened. The cost is in
 // docs/decisions.md.
 func (s *Server) proxy(conn net.Conn) {
-	inside, err := s.ns.InProcessConn()
+	ns := s.ns.Load()
+	if ns == nil { // it is restarted: the client retries
+		conn.Close()
+		return
+	}
+	inside, err := ns.InProcessConn()
 	if err != nil {
 		conn.Close()
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,6 +23,7 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 	if err := notSetuid(); err != nil {
 		refuse(err)
 	}
+	slog.SetDefault(slog.New(warnTo(os.Stderr)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 	"github.com/spf13/cobra"
 )
@@ -71,7 +73,8 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if f.open {
 		how.Set("open", "true")
 	}
-	server, err := embedded.Serve(connect.FolderURL("embed:"+f.dir), listenURL(nil, f.listen, how))
+	warned := make(chan string, mostWarned)
+	server, err := embedded.Serve(connect.FolderURL("embed:"+f.dir), listenURL(nil, f.listen, how), rotanats.Log(slog.New(warnInto(warned))))
 	if err != nil {
 		return connect.Words(err)
 	}
@@ -116,11 +119,25 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 		case <-ctx.Done():
 		}
 	}()
-	err = f.live(ctx, sup, p, v)
+	err = f.live(ctx, sup, p, v, warned)
 	if gone := server.Err(); gone != nil {
 		return errors.Join(err, connect.Words(gone))
 	}
 	return err
+}
+
+// mostWarned is how many warnings of the server may wait to be shown. The server does not
+// repeat itself, and does not wait for a screen.
+const mostWarned = 64
+
+// warnInto is where the server's warnings go, so that they do not run over the picture.
+func warnInto(warned chan<- string) slog.Handler {
+	return cli.Warnings(func(_ time.Time, text string) {
+		select {
+		case warned <- text:
+		default:
+		}
+	})
 }
 
 // producer makes the stream and whoever fills it. Old messages go by themselves,
@@ -140,7 +157,7 @@ func (f *upFlags) producer(ctx context.Context, source string) (*Producer, error
 }
 
 // live starts the members and shows them until ctx ends; then all leave.
-func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live) error {
+func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live, warned <-chan string) error {
 	for i := range f.members {
 		if _, err := sup.start(fmt.Sprintf("c%d", i+1)); err != nil {
 			return errors.Join(err, v.end(sup, nil))
@@ -163,6 +180,8 @@ func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *liv
 			v.take(h)
 		case st := <-looks:
 			v.see(st)
+		case text := <-warned:
+			v.tell(time.Now(), "the server: "+text)
 		case err := <-troubles:
 			v.tell(time.Now(), "messages could not be published for a moment: "+err.Error())
 		case <-tick.C:

@@ -149,10 +149,16 @@ func oneOf(v, want string) error {
 	return nil
 }
 
+// silent is the logger of settings that were given none.
+var silent = slog.New(slog.DiscardHandler)
+
+// Logged tells whether an option has set the logger.
+func (s *Settings) Logged() bool { return s.Log != silent }
+
 // Read parses a URL. Its errors do not repeat the URL, since a password may be anywhere
 // in it, even where it does not belong.
 func Read(address string) (*Settings, error) {
-	s := &Settings{Bucket: "rota", Prefetch: 256, Log: slog.New(slog.DiscardHandler)}
+	s := &Settings{Bucket: "rota", Prefetch: 256, Log: silent}
 	if err := s.parse(address); err != nil {
 		return s, err
 	}

@@ -138,8 +138,40 @@ func (f Folder) Explain(err error) error {
 		return fmt.Errorf("no permission for the folder %s: choose one that this user may write to (%w)", f, err)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("%s is not a folder (%w)", f, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("no space is left for the folder %s: make space, or raise the quota (%w)", f, err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("the folder %s is on a file system that cannot be written to: mount it writable (%w)", f, err)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("the disk of the folder %s fails: see to it (%w)", f, err)
 	}
 	return fmt.Errorf("the folder %s: %w", f, err)
+}
+
+// Writable returns why a number of bytes cannot be written to the folder now. It writes
+// them to a file and removes it. With sync it waits until they are on the disk; without,
+// they never get there, so that a disk which is slow does not become slower.
+func (f Folder) Writable(bytes int, sync bool) error {
+	if err := f.private(); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(f.Dir, "rota.space-*")
+	if err != nil {
+		return err
+	}
+	os.Remove(file.Name()) // now, where the system allows it: a process that is killed leaves nothing
+	_, err = file.Write(make([]byte, bytes))
+	if err == nil && sync {
+		err = file.Sync() // some file systems find out here that they are full
+	}
+	if later := file.Close(); err == nil {
+		err = later
+	}
+	os.Remove(file.Name())
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return file.Err // the name is new each time, and the same problem is to be the same text
+	}
+	return err
 }
 
 // ErrServed means that another process has locked the folder.
