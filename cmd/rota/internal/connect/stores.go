@@ -23,7 +23,8 @@ func zkStore(raw string, _ bool) (rota.Store, error) {
 	return rotazk.Store(raw), nil
 }
 
-// redisStore opens redis://…, rediss://…, redis+sentinel://… and redis+cluster://….
+// redisStore opens redis://…, redis+sentinel://… and redis+cluster://…, and those with
+// rediss for TLS.
 func redisStore(raw string, _ bool) (rota.Store, error) {
 	if err := rotaredis.Check(raw); err != nil {
 		return nil, Words(err)

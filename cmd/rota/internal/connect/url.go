@@ -32,7 +32,9 @@ var stores = []scheme[rota.Store]{
 	{"redis", "redis://HOST:6379", redisStore},
 	{"rediss", "rediss://HOST:6379", redisStore},
 	{"redis+sentinel", "redis+sentinel://HOST:26379/NAME", redisStore},
+	{"rediss+sentinel", "", redisStore},
 	{"redis+cluster", "redis+cluster://HOST:6379", redisStore},
+	{"rediss+cluster", "", redisStore},
 	{"folder", "", folderStore},
 	{"mem", "mem:", func(raw string, _ bool) (rota.Store, error) {
 		if raw != "mem:" {
