@@ -173,7 +173,7 @@ func (l *link) probe(ctx context.Context) {
 	defer cancel()
 	_, _ = ask(ctx, l, question[*pb.RangeResponse]{
 		ask: func(ctx context.Context, n *node, opt callOption) (*pb.RangeResponse, error) {
-			return n.kv.Range(ctx, &pb.RangeRequest{Key: []byte(l.set.Prefix + "/"), KeysOnly: true}, opt)
+			return n.kv.Range(ctx, &pb.RangeRequest{Key: []byte(l.set.prefix + "/"), KeysOnly: true}, opt)
 		},
 	})
 }

@@ -4,10 +4,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 
-	"github.com/rota-dev/rota/drivers/rotaetcd/internal/address"
+	"github.com/rota-dev/rota/internal/address"
 )
-
-type settings = address.Settings
 
 // An Option is a setting that a URL cannot hold: a Go value.
 type Option func(*settings)
@@ -26,12 +24,12 @@ func Check(url string, opts ...Option) error {
 
 // read parses a URL, applies the options and checks the result.
 func read(url string, opts []Option) (*settings, error) {
-	s, err := address.Read(url)
-	if err != nil {
-		return s, err
+	s, err := parse(url)
+	if err == nil {
+		for _, o := range opts {
+			o(s)
+		}
+		err = s.check()
 	}
-	for _, o := range opts {
-		o(s)
-	}
-	return s, s.Check()
+	return s, address.Named("rotaetcd", err)
 }

@@ -24,7 +24,7 @@ func Store(url string, opts ...Option) rota.Store { return &store{newLink(url, o
 type store struct{ *link }
 
 // key returns etcd's key of a key.
-func (s *store) key(key string) []byte { return []byte(s.set.Prefix + "/" + key) }
+func (s *store) key(key string) []byte { return []byte(s.set.prefix + "/" + key) }
 
 // checkKey refuses keys that rota does not use.
 func checkKey(key string) error {
@@ -135,7 +135,7 @@ func (s *store) Class() rota.Class {
 	defer s.mu.Unlock()
 	voters := s.voters
 	if voters == 0 {
-		voters = s.set.Nodes
+		voters = s.set.nodes
 	}
 	if voters >= 3 {
 		return rota.ClassA

@@ -173,7 +173,7 @@ func (w *watch) compare(now int64, all, changed []*mvccpb.KeyValue) error {
 }
 
 // name returns the key of an entry.
-func (w *watch) name(kv *mvccpb.KeyValue) string { return string(kv.Key[len(w.s.set.Prefix)+1:]) }
+func (w *watch) name(kv *mvccpb.KeyValue) string { return string(kv.Key[len(w.s.set.prefix)+1:]) }
 
 func (w *watch) version(kv *mvccpb.KeyValue) {
 	key := w.name(kv)

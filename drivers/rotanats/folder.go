@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
+	"github.com/rota-dev/rota/internal/address"
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/address"
 )
 
 // All records of a group are fields of one hash, rota:{GROUP}, so that a Cluster keeps
@@ -81,7 +82,7 @@ func openNews(text string) (n uint64, field string, ok bool) {
 // checkKey refuses keys that have no field or channel of their own.
 func checkKey(key string) error {
 	if key == "" || len(key) > 128 || strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") || strings.Contains(key, "//") ||
-		strings.IndexFunc(key, func(r rune) bool { return !plainRune(r) && r != '/' }) >= 0 {
+		strings.IndexFunc(key, func(r rune) bool { return !address.PlainRune(r) && r != '/' }) >= 0 {
 		return fmt.Errorf("rotaredis: key %.140q: use A-Z, a-z, 0-9, _, - and single slashes between, at most 128 bytes", key)
 	}
 	return nil

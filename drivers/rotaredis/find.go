@@ -108,7 +108,7 @@ func (l *link) master(ctx context.Context, addr string) (*node, error) {
 	}
 	n.end(errDemoted)
 	err = fmt.Errorf("%s is a read-only replica of %s: name that one, or use redis+sentinel://", addr, f.master)
-	if l.set.kind == single && len(l.set.servers) == 1 {
+	if l.set.kind == single && len(l.set.Servers) == 1 {
 		return nil, permanent{err}
 	}
 	return nil, fmt.Errorf("%s is a replica of %s: the failover is not over", addr, f.master)
@@ -122,7 +122,7 @@ func (l *link) reach(ctx context.Context, addr string) (*node, error) {
 	if n != nil && n.ended() == nil {
 		return n, nil
 	}
-	if l.set.kind != single || len(l.set.servers) > 1 {
+	if l.set.kind != single || len(l.set.Servers) > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, tryTime)
 		defer cancel()
@@ -166,7 +166,7 @@ func (s *settings) hint(err error) error {
 		return err
 	}
 	hint := "does it want TLS? Then write rediss://"
-	if s.secure {
+	if s.Secure {
 		hint = "does it want a certificate, or another one? That is cert=FILE&key=FILE"
 	}
 	return fmt.Errorf("the server closed the connection: %s (%w)", hint, err)
@@ -196,7 +196,7 @@ func (l *link) replaced(ctx context.Context, n *node) bool {
 		}
 		return other
 	}
-	return len(l.set.servers) > 1
+	return len(l.set.Servers) > 1
 }
 
 // askEach asks one server after another by a connection of its own, until one answers.

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/address"
 )
 
 // A link finds the master of a group when it is first needed, and again whenever it was
@@ -45,7 +46,7 @@ const (
 
 func newLink(url string, opts []Option) *link {
 	set, err := read(url, opts)
-	return &link{set: set, bad: err, servers: slices.Clone(set.servers), turn: make(chan struct{}, 1), done: make(chan struct{}),
+	return &link{set: set, bad: err, servers: slices.Clone(set.Servers), turn: make(chan struct{}, 1), done: make(chan struct{}),
 		nodes: map[string]*node{}, where: map[int]string{}, named: make(chan struct{})}
 }
 
@@ -102,8 +103,8 @@ func target(err error, from string) (string, bool) {
 	if host == "" {
 		host, _, _ = cutPort(from)
 	}
-	addr, err := hostPort(net.JoinHostPort(strings.Trim(host, "[]"), port), "") // an IPv6 address may lack its brackets
-	return addr, ok && err == nil
+	addr, good := address.HostPort(net.JoinHostPort(strings.Trim(host, "[]"), port), "") // an IPv6 address may lack its brackets
+	return addr, ok && good
 }
 
 func cutPort(addr string) (host, port string, ok bool) {
@@ -231,7 +232,7 @@ func (l *link) register(slot int, n *node) {
 	l.where[slot], l.latest, l.complaint = n.addr, &f, nil
 	if !l.kept {
 		l.kept = true
-		l.set.warnExposed()
+		l.set.WarnExposed(l.set.sentinelPasswordFile)
 		go l.keep()
 	}
 }

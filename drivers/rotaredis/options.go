@@ -3,16 +3,18 @@ package rotaredis
 import (
 	"crypto/tls"
 	"log/slog"
+
+	"github.com/rota-dev/rota/internal/address"
 )
 
 // An Option is a setting that a URL cannot hold.
 type Option func(*settings)
 
 // TLS sets everything about TLS at once, instead of the URL's ca, cert and key.
-func TLS(c *tls.Config) Option { return func(s *settings) { s.secure, s.tls = true, c } }
+func TLS(c *tls.Config) Option { return func(s *settings) { s.Secure, s.TLS = true, c } }
 
 // Log receives the log lines of the connection.
-func Log(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
+func Log(l *slog.Logger) Option { return func(s *settings) { s.Log = l } }
 
 // Check returns an error if a URL or an option is wrong. It does not connect.
 func Check(url string, opts ...Option) error {
@@ -23,11 +25,11 @@ func Check(url string, opts ...Option) error {
 // read parses a URL, applies the options and checks the result.
 func read(url string, opts []Option) (*settings, error) {
 	s, err := parse(url)
-	if err != nil {
-		return s, err
+	if err == nil {
+		for _, o := range opts {
+			o(s)
+		}
+		err = s.check()
 	}
-	for _, o := range opts {
-		o(s)
-	}
-	return s, s.check()
+	return s, address.Named("rotaredis", err)
 }

@@ -3,15 +3,12 @@ package rotaredis
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/address"
 )
 
 // Files with certificates and passwords are replaced while members run, so every
@@ -50,7 +47,7 @@ func (s *settings) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, dialError{err}
 	}
-	if !s.secure {
+	if !s.Secure {
 		return c, nil
 	}
 	secured, err := s.shake(ctx, c, addr)
@@ -63,7 +60,7 @@ func (s *settings) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // shake makes a TLS connection of a plain one.
 func (s *settings) shake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
-	config, err := s.tlsConfig()
+	config, err := s.TLSConfig()
 	if err != nil {
 		return nil, permanent{err}
 	}
@@ -78,66 +75,19 @@ func (s *settings) shake(ctx context.Context, c net.Conn, addr string) (net.Conn
 	return secured, err
 }
 
-func (s *settings) tlsConfig() (*tls.Config, error) {
-	if s.tls != nil {
-		return s.tls.Clone(), nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		pem, err := os.ReadFile(s.ca)
-		if err != nil {
-			return nil, fmt.Errorf("the file of trusted certificates: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("the file of trusted certificates: no certificate in %s", s.ca)
-		}
-	}
-	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.cert), filepath.Base(s.key), err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
 // signIns returns what a connection signs in with, to a server or to a Sentinel.
 func (s *settings) signIns(toSentinel bool) (user, password string, err error) {
-	user, password, file := s.user, string(s.password), s.passwordFile
-	if toSentinel {
-		user, password, file = s.sentinelUser, "", s.sentinelPasswordFile
+	var secret address.Secret
+	switch {
+	case !toSentinel:
+		user = s.User
+		secret, err = s.ReadPassword()
+	case s.sentinelPasswordFile != "":
+		user = s.sentinelUser
+		secret, err = address.ReadSecret("password", s.sentinelPasswordFile)
 	}
-	if file == "" {
-		return user, password, nil
-	}
-	password, err = readSecret(file)
-	return user, password, err
-}
-
-// readSecret reads a file that contains a password and nothing else.
-func readSecret(file string) (string, error) {
-	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", permanent{fmt.Errorf("the password file: %w", err)}
+		err = permanent{err}
 	}
-	text := strings.TrimSpace(string(b))
-	if text == "" {
-		return "", permanent{fmt.Errorf("the password file: %s is empty", file)}
-	}
-	return text, nil
-}
-
-// warnExposed logs a warning for each file with a secret that other users may read.
-func (s *settings) warnExposed() {
-	for _, file := range []string{s.passwordFile, s.sentinelPasswordFile, s.key} {
-		info, err := os.Stat(file)
-		if file == "" || err != nil || runtime.GOOS == "windows" {
-			continue // an error shows when the file is read; Windows has no such modes
-		}
-		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			s.log.Warn("other users may read this secret: chmod 600", "file", file, "mode", fmt.Sprintf("%04o", mode))
-		}
-	}
+	return user, string(secret), err
 }

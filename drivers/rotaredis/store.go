@@ -113,7 +113,7 @@ func (s *store) Check() error { return s.bad }
 // that could be promoted.
 func (s *store) Class() rota.Class {
 	f, known := s.learnt()
-	if !known || s.set.kind != single || len(s.set.servers) > 1 {
+	if !known || s.set.kind != single || len(s.set.Servers) > 1 {
 		return rota.ClassC
 	}
 	return f.class(s.set.synced)

@@ -47,8 +47,8 @@ func TestURLs(t *testing.T) {
 		{"redis://a?prefx=x", "an unknown parameter prefx; known are ca, cert, db, ", false},
 		{"redis://a?prefix=a:b", `prefix "a:b": use A-Z`, false},
 		{"redis://a?name=a%20b", `name "a b": use A-Z`, false},
-		{"redis://a?sync=sometimes", `sync=sometimes: want "always"`, false},
-		{"redis://a?db=x", "db=x: want the number of a database", false},
+		{"redis://a?sync=sometimes", `sync: want "always", not "sometimes"`, false},
+		{"redis://a?db=x", `db: want a number from 0 to 1048575, not "x"`, false},
 		{"redis://a?sentinel-user=u", "sentinel-user: it is for redis+sentinel://: leave it out", false},
 		{"redis+sentinel://a/m?sync=always", "sync: a failover may lose acknowledged writes", false},
 		{"redis+cluster://a?sync=always", "sync: a failover may lose acknowledged writes", false},
@@ -82,7 +82,7 @@ func FuzzURL(f *testing.F) {
 		s, err := read(url, nil)
 		if err == nil {
 			again, err := read(s.String(), nil)
-			if err != nil || !slices.Equal(again.servers, s.servers) || again.kind != s.kind || again.secure != s.secure || again.master != s.master || again.db != s.db && s.kind == single {
+			if err != nil || !slices.Equal(again.Servers, s.Servers) || again.kind != s.kind || again.Secure != s.Secure || again.master != s.master || again.db != s.db && s.kind == single {
 				t.Errorf("%q is %v, and that is %v, %v", url, s, again, err)
 			}
 		}

@@ -39,7 +39,7 @@ type conn struct {
 
 // open dials a server and gets a session.
 func (l *link) open(server string) (*conn, error) {
-	digest, err := l.set.Digest()
+	digest, err := l.set.digest()
 	if err != nil {
 		return nil, permanent{err}
 	}

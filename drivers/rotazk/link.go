@@ -133,7 +133,7 @@ func (l *link) dial() {
 
 // dialAll pauses after dials that failed, and dials.
 func (l *link) dialAll() (*conn, error) {
-	l.warn.Do(l.set.WarnExposed)
+	l.warn.Do(func() { l.set.WarnExposed() })
 	l.mu.Lock()
 	rounds := l.rounds
 	l.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotazk/internal/address"
 )
 
 // Store keeps records in a ZooKeeper server or ensemble, at an address like
@@ -28,7 +27,7 @@ type store struct{ *link }
 // tell that from an outage.
 const mostValue = packetSize - 8<<10
 
-func (s *store) dir(parent string) string { return path.Join(s.set.Chroot, parent) }
+func (s *store) dir(parent string) string { return path.Join(s.set.chroot, parent) }
 func (s *store) node(key string) (dir, n string) {
 	p, n := paths(key)
 	d := s.dir(p)
@@ -38,16 +37,16 @@ func (s *store) node(key string) (dir, n string) {
 // rights are the ACL of new nodes. Without an acl in the URL, the user has all rights
 // and nobody else any; without a user everybody has all.
 func (s *store) rights() (acl []zk.ACL) {
-	for _, r := range s.set.Rights {
-		acl = append(acl, zk.ACL{Perms: r.Perms, Scheme: r.Scheme, ID: r.ID})
+	for _, r := range s.set.rights {
+		acl = append(acl, zk.ACL{Perms: r.perms, Scheme: r.scheme, ID: r.id})
 	}
 	switch {
 	case acl != nil:
 		return acl
 	case s.set.User != "":
-		return zk.AuthACL(address.AllPerms)
+		return zk.AuthACL(allPerms)
 	}
-	return zk.WorldACL(address.AllPerms)
+	return zk.WorldACL(allPerms)
 }
 
 // begin checks a key and connects.

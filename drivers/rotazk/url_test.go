@@ -1,4 +1,4 @@
-package address
+package rotazk
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func TestAddresses(t *testing.T) {
 		{"zk://a/" + strings.Repeat("x/", 80), "at most 128 bytes", 0},
 		{"zk://a/zookeeper/x", "/zookeeper belongs to the servers", 0},
 		{"zk://a?chroot=x", "an unknown parameter chroot; known are acl, ca, cert, key, password-file", 0},
-		{"zk://a?ca=", "parameter ca is empty", 0},
+		{"zk://a?ca=", "ca: want the name of a file", 0},
 		{"zk://a?x=%", "parameters after ? cannot be read", 0},
 		{"zk://%zz@a", "not escaped correctly", 0},
 		{"zk://a?cert=x", "cert and key: give both", 0},
@@ -56,7 +56,7 @@ func TestAddresses(t *testing.T) {
 		{"zk://a?acl=world", "entry 1: write SCHEME:ID:PERMS", 0},
 		{"zk://a?acl=digest:u:r", "entry 1: write digest:USER:HASH:PERMS", 0},
 	} {
-		s, err := readAll(c.address)
+		s, err := read(c.address, nil)
 		got := s.String()
 		if err != nil {
 			got = err.Error()
@@ -68,12 +68,12 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestSignIn(t *testing.T) {
-	s, err := readAll("zk://us%40er:pass%3Aw%2Ford@a")
-	if digest, err2 := s.Digest(); err != nil || err2 != nil || string(digest) != "us@er:pass:w/ord" {
+	s, err := read("zk://us%40er:pass%3Aw%2Ford@a", nil)
+	if digest, err2 := s.digest(); err != nil || err2 != nil || string(digest) != "us@er:pass:w/ord" {
 		t.Errorf("%q, %v, %v", string(digest), err, err2)
 	}
 	file := filepath.Join(t.TempDir(), "password")
-	s, err = readAll("zk://u@a?password-file=" + file)
+	s, err = read("zk://u@a?password-file="+file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestSignIn(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		digest, err := s.Digest()
+		digest, err := s.digest()
 		if says != "" && (err == nil || !strings.Contains(err.Error(), says)) || says == "" && string(digest) != "u:secret" {
 			t.Errorf("a file with %q: %q, %v", text, string(digest), err)
 		}
@@ -89,48 +89,39 @@ func TestSignIn(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Digest(); err == nil {
+	if _, err := s.digest(); err == nil {
 		t.Error("a file that is not there is read")
 	}
 }
 
 func TestRights(t *testing.T) {
 	got, err := parseRights("auth::cdrwa,digest:u:x=:rw,ip:::1:r")
-	want := []Right{{"auth", "", AllPerms}, {"digest", "u:x=", 3}, {"ip", "::1", 1}}
+	want := []right{{"auth", "", allPerms}, {"digest", "u:x=", 3}, {"ip", "::1", 1}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
 
-const hidden = "hunter2SECRET"
+const concealed = "hunter2SECRET"
 
 func FuzzAddress(f *testing.F) {
 	for _, a := range []string{"zk://a", "zk://u:p@a:1,b:2/x", "zks://u@[::1]:5?ca=x&cert=y&key=z", "zk://a?acl=auth::r,world:anyone:cdrwa", "zk://a?&%", "zk://@:,@/?=&;"} {
 		f.Add(a)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		s, err := readAll(address)
+		s, err := read(address, nil)
 		if err == nil {
-			again, err := readAll(s.String())
-			if err != nil || !slices.Equal(again.Servers, s.Servers) || again.Chroot != s.Chroot {
-				t.Errorf("%q is %v %s, and that is %v %s, %v", address, s.Servers, s.Chroot, again.Servers, again.Chroot, err)
+			again, err := read(s.String(), nil)
+			if err != nil || !slices.Equal(again.Servers, s.Servers) || again.chroot != s.chroot {
+				t.Errorf("%q is %v %s, and that is %v %s, %v", address, s.Servers, s.chroot, again.Servers, again.chroot, err)
 			}
 		}
 		_, rest, _ := strings.Cut(address, "://")
-		for _, secretive := range []string{"zk://u:" + hidden + "@" + rest, "zk://" + hidden + ":p@" + rest, "zk://a?acl=digest:u:" + hidden + ":r," + rest, rest + "//u:" + hidden + "@a"} {
-			s, err := readAll(secretive)
-			if text := fmt.Sprintf("%v %+v %#v %s %q %x %v", s, s, s, s, s, s, err); strings.Contains(text, hidden) {
+		for _, secretive := range []string{"zk://u:" + concealed + "@" + rest, "zk://" + concealed + ":p@" + rest, "zk://a?acl=digest:u:" + concealed + ":r," + rest, rest + "//u:" + concealed + "@a"} {
+			s, err := read(secretive, nil)
+			if text := fmt.Sprintf("%v %+v %#v %s %q %x %v", s, s, s, s, s, s, err); strings.Contains(text, concealed) {
 				t.Errorf("%q tells its secret: %s", secretive, text)
 			}
 		}
 	})
-}
-
-// readAll reads and checks a URL.
-func readAll(url string) (*Settings, error) {
-	s, err := Read(url)
-	if err == nil {
-		err = s.Check()
-	}
-	return s, err
 }

@@ -1,4 +1,4 @@
-package address
+package rotaetcd
 
 import (
 	"fmt"
@@ -28,15 +28,15 @@ func TestAddresses(t *testing.T) {
 		{"", "not an address of etcd", 0},
 		{"http://a", "write etcd://HOST:PORT", 0},
 		{"etcd:a", "not an address of etcd", 0},
-		{"etcd://", "node 1 of the URL is not a HOST:PORT", 0},
-		{"etcd://a,b:x", "node 2 of the URL is not a HOST:PORT", 0},
-		{"etcd://a:70000", "node 1 of the URL", 0},
-		{"etcd://a,a:2379", "node 2 of the URL is there twice", 0},
+		{"etcd://", "server 1 of the URL is not a HOST:PORT", 0},
+		{"etcd://a,b:x", "server 2 of the URL is not a HOST:PORT", 0},
+		{"etcd://a:70000", "server 1 of the URL", 0},
+		{"etcd://a,a:2379", "server 2 of the URL is there twice", 0},
 		{"etcd://a//b", "the prefix after the URL's hosts", 0},
 		{"etcd://a/sh op", "the prefix after the URL's hosts", 0},
 		{"etcd://a?nods=3", "an unknown parameter nods; known are ca, cert, key, nodes, password-file", 0},
-		{"etcd://a?nodes=x", "nodes=x: want a number from 1 to 9", 0},
-		{"etcd://a?ca=", "ca=: want the name of a file", 0},
+		{"etcd://a?nodes=x", `nodes: want a number from 1 to 9, not "x"`, 0},
+		{"etcd://a?ca=", "ca: want the name of a file", 0},
 		{"etcd://a?cert=x", "cert and key: give both or none", 0},
 		{"etcd://u@a", "a user without a password", 0},
 		{"etcd://:p@a", "a password without a user", 0},
@@ -45,19 +45,19 @@ func TestAddresses(t *testing.T) {
 		{"etcd://a?x=%", "parameters after ? cannot be read", 0},
 		{"etcd://%zz:p@a", "not escaped correctly", 0},
 	} {
-		s, err := readAll(c.address)
+		s, err := read(c.address, nil)
 		got := s.String()
 		if err != nil {
 			got = err.Error()
 		}
 		if (err != nil) != (c.servers == 0) || len(s.Servers) != c.servers && err == nil || !strings.Contains(got, c.want) {
-			t.Errorf("%q: %d nodes, %q; want %d, %q", c.address, len(s.Servers), got, c.servers, c.want)
+			t.Errorf("%q: %d servers, %q; want %d, %q", c.address, len(s.Servers), got, c.servers, c.want)
 		}
 	}
 }
 
 func TestSignIn(t *testing.T) {
-	s, err := readAll("etcd://us%3Aer:pass%40w%2Ford@a")
+	s, err := read("etcd://us%3Aer:pass%40w%2Ford@a", nil)
 	if err != nil || s.User != "us:er" || string(s.Password) != "pass@w/ord" {
 		t.Errorf("user %q, %v", s.User, err)
 	}
@@ -66,7 +66,7 @@ func TestSignIn(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := readAll("etcd://u@a?password-file=" + file)
+		s, err := read("etcd://u@a?password-file="+file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,35 +77,26 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-const hidden = "hunter2SECRET"
+const concealed = "hunter2SECRET"
 
 func FuzzAddress(f *testing.F) {
 	for _, a := range []string{"etcd://a", "etcd://u:p@a:1,b:2/x?nodes=3", "etcds://u:p@[::1]:5?ca=x&cert=y&key=z", "etcd://a/b/c?password-file=%", "etcd://@:,@/?=&;"} {
 		f.Add(a)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		s, err := readAll(address)
+		s, err := read(address, nil)
 		if err == nil {
-			again, err := readAll(s.String())
-			if err != nil || !slices.Equal(again.Servers, s.Servers) || again.Prefix != s.Prefix {
+			again, err := read(s.String(), nil)
+			if err != nil || !slices.Equal(again.Servers, s.Servers) || again.prefix != s.prefix {
 				t.Errorf("%q is %v, and that is %v, %v", address, s, again, err)
 			}
 		}
 		_, rest, _ := strings.Cut(address, "://")
-		for _, secretive := range []string{"etcd://u:" + hidden + "@" + rest, "etcd://u:1/" + hidden + "@" + rest, "etcd://u:1?" + hidden + "@" + rest, rest + "//u:" + hidden + "@a"} {
-			s, err := readAll(secretive)
-			if text := fmt.Sprintf("%v %+v %#v %s %q %x %v", s, s, s, s, s, s, err); strings.Contains(text, hidden) {
+		for _, secretive := range []string{"etcd://u:" + concealed + "@" + rest, "etcd://u:1/" + concealed + "@" + rest, "etcd://u:1?" + concealed + "@" + rest, rest + "//u:" + concealed + "@a"} {
+			s, err := read(secretive, nil)
+			if text := fmt.Sprintf("%v %+v %#v %s %q %x %v", s, s, s, s, s, s, err); strings.Contains(text, concealed) {
 				t.Errorf("%q tells its secret: %s", secretive, text)
 			}
 		}
 	})
-}
-
-// readAll reads and checks a URL.
-func readAll(url string) (*Settings, error) {
-	s, err := Read(url)
-	if err == nil {
-		err = s.Check()
-	}
-	return s, err
 }
