@@ -44,6 +44,7 @@ func TestHouse(t *testing.T) {
 // step of a path, ... any number. A package without a row has no place here yet.
 var rooms = []arrow{
 	{"internal/address", nil, nil},
+	{"internal/certs", nil, nil},
 	{"internal/clock", nil, nil},
 	{"internal/plain", nil, nil},
 	{"internal/line", of(".", "internal/clock", "internal/plain"), nil},
@@ -65,9 +66,9 @@ var rooms = []arrow{
 	{"scale", of("."), of("rotatest")},
 	{"drivers/rotanats/internal/folder", nil, nil},
 	{"drivers/rotanats/internal/address", of("drivers/rotanats/internal/folder", "internal/address"), nil},
-	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*", "internal/address"), of("rotatest", "drivers/rotanats/embedded")},
+	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*", "internal/address"), of("rotatest", "internal/certs", "drivers/rotanats/embedded")},
 	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
-	{"drivers/*", of(".", "internal/address"), of("rotatest")},
+	{"drivers/*", of(".", "internal/address"), of("rotatest", "internal/certs")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
 	{"cmd/rota", inCmd("cli", "connect", "agent", "demo", "ops", "lab"), of("...")},
 	{"cmd/rota/internal/proc", nil, nil},

@@ -19,24 +19,25 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaetcd"
+	"github.com/rota-dev/rota/internal/certs"
 	"github.com/rota-dev/rota/rotatest"
 )
 
 // secured is a server with TLS, that asks for certificates, and for a user.
 type secured struct {
 	*rotatest.RealServer
-	ca *authority
+	ca *certs.Authority
 }
 
 func startSecured(t *testing.T) *secured {
 	t.Helper()
-	ca := newAuthority(t)
-	cert, key := ca.issue("server", time.Hour)
-	ca.issue("root", time.Hour)
-	ca.issue("orders-member", time.Hour)
-	ca.issue("nobody", time.Hour)
-	ca.issue("expired", -time.Minute)
-	s := &secured{rotatest.StartEtcd(t, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", ca.file, "--client-cert-auth"), ca}
+	ca := certs.New(t)
+	cert, key := ca.Issue("server", time.Hour)
+	ca.Issue("root", time.Hour)
+	ca.Issue("orders-member", time.Hour)
+	ca.Issue("nobody", time.Hour)
+	ca.Issue("expired", -time.Minute)
+	s := &secured{rotatest.StartEtcd(t, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", ca.File, "--client-cert-auth"), ca}
 	c, err := rotaetcd.TLSOf(s.url("", "root"))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func startSecured(t *testing.T) *secured {
 
 // url is the address for a user, with a password or without, and a certificate.
 func (s *secured) url(user, cert string) string {
-	return "etcds://" + user + s.Addr() + "?" + s.ca.files(cert)
+	return "etcds://" + user + s.Addr() + "?" + s.ca.Parameters(cert)
 }
 
 // works returns an error if a key cannot be written and read.
@@ -110,7 +111,7 @@ func TestMistakesAreOneClearLine(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
 	open := rotatest.StartEtcd(t, "--max-request-bytes", "100000")
-	other := newAuthority(t)
+	other := certs.New(t)
 	none := filepath.Join(t.TempDir(), "none")
 	web := newWeb(t)
 	full, learner := newFake(t), newFake(t)
@@ -128,8 +129,8 @@ func TestMistakesAreOneClearLine(t *testing.T) {
 		"an unknown user":        {s.url("ada:"+hidden+"@", "nobody"), true, "etcd refuses the user ada or the password"},
 		"no right to write":      {s.url("observer:"+hidden+"@", "nobody"), true, "observer has no right to do this: grant it"},
 		"a certificate's user":   {s.url("", "nobody"), true, "the user of the client certificate has no right to do this"},
-		"another CA":             {"etcds://" + password + s.Addr() + "?ca=" + other.file, false, "certificate signed by unknown authority"},
-		"no client certificate":  {"etcds://" + password + s.Addr() + "?ca=" + s.ca.file, false, "client certificate: give one of its CA"},
+		"another CA":             {"etcds://" + password + s.Addr() + "?ca=" + other.File, false, "certificate signed by unknown authority"},
+		"no client certificate":  {"etcds://" + password + s.Addr() + "?ca=" + s.ca.File, false, "client certificate: give one of its CA"},
 		"an expired certificate": {s.url(password, "expired"), false, "client certificate: give one of its CA that has not expired"},
 		"no TLS":                 {"etcd://" + password + s.Addr(), false, "if it wants TLS, write etcds://"},
 		"TLS where there is no":  {"etcds://" + open.Addr(), false, "if it has no TLS, write etcd://"},
@@ -233,7 +234,7 @@ func TestCertificatesAreReadAnew(t *testing.T) {
 	if err := get(); !errors.Is(err, rota.ErrNotFound) {
 		t.Fatal(err)
 	}
-	file := filepath.Join(s.ca.dir, "orders-member.pem")
+	file := filepath.Join(s.ca.Dir, "orders-member.pem")
 	good, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,7 @@ package rotaredis_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaredis"
+	"github.com/rota-dev/rota/internal/certs"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -20,16 +19,15 @@ import (
 // and permanent if waiting does not help.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	serverCert, serverKey := ca.issue("server", time.Hour)
-	clientCert, clientKey := ca.issue("client", time.Hour)
-	other := newAuthority(t)
-	otherCert, otherKey := other.issue("client", time.Hour)
-	expiredCert, expiredKey := ca.issue("expired", -time.Minute)
+	ca := certs.New(t)
+	serverCert, serverKey := ca.Issue("server", time.Hour)
+	clientCert, clientKey := ca.Issue("client", time.Hour)
+	other := certs.New(t)
+	otherCert, otherKey := other.Issue("client", time.Hour)
 
 	open := rotatest.StartRedis(t)
 	guarded := rotatest.StartRedisWith(t, rotatest.RedisSetup{Password: hidden})
-	secure := rotatest.StartRedisWith(t, rotatest.RedisSetup{CA: ca.file, Cert: serverCert, Key: serverKey})
+	secure := rotatest.StartRedisWith(t, rotatest.RedisSetup{CA: ca.File, Cert: serverCert, Key: serverKey})
 	fleet, _, replica := startSentinel(t, rotatest.RedisSetup{})
 	node := startCluster(t, rotatest.RedisSetup{}, 0)
 	admin(t, open)("SET", "rota:{orders}", "somebody else's")
@@ -41,7 +39,7 @@ func TestMistakes(t *testing.T) {
 		}
 		return name
 	}
-	mine := "?ca=" + ca.file + "&cert=" + clientCert + "&key=" + clientKey
+	mine := "?ca=" + ca.File + "&cert=" + clientCert + "&key=" + clientKey
 	for what, c := range map[string]struct {
 		url       string
 		says      string
@@ -59,13 +57,13 @@ func TestMistakes(t *testing.T) {
 		"another's key":            {open.URL(), "something in it that is not rota's: choose another prefix", true},
 		"it does not sync":         {open.URL() + "?sync=always&prefix=x", "sync=always vouches for a server that has appendfsync everysec", true},
 		"no CA":                    {"rediss://" + secure.Addr() + "?cert=" + clientCert + "&key=" + clientKey, "certificate signed by unknown authority", false},
-		"another CA":               {"rediss://" + secure.Addr() + "?ca=" + other.file + "&cert=" + clientCert + "&key=" + clientKey, "certificate signed by unknown authority", false},
-		"no certificate":           {"rediss://" + secure.Addr() + "?ca=" + ca.file, "certificate", false},
-		"another's certificate":    {"rediss://" + secure.Addr() + "?ca=" + ca.file + "&cert=" + otherCert + "&key=" + otherKey, "certificate", false},
-		"an expired certificate":   {"rediss://" + listenWith(t, expiredCert, expiredKey) + mine, "certificate has expired", false},
+		"another CA":               {"rediss://" + secure.Addr() + "?ca=" + other.File + "&cert=" + clientCert + "&key=" + clientKey, "certificate signed by unknown authority", false},
+		"no certificate":           {"rediss://" + secure.Addr() + "?ca=" + ca.File, "certificate", false},
+		"another's certificate":    {"rediss://" + secure.Addr() + "?ca=" + ca.File + "&cert=" + otherCert + "&key=" + otherKey, "certificate", false},
+		"an expired certificate":   {"rediss://" + ca.Expired() + mine, "certificate has expired", false},
 		"no CA file":               {"rediss://" + secure.Addr() + "?ca=none", "the file of trusted certificates: open none", true},
 		"a CA file without one":    {"rediss://" + secure.Addr() + "?ca=" + clientKey, "no certificate in", true},
-		"a key of another":         {"rediss://" + secure.Addr() + "?ca=" + ca.file + "&cert=" + clientCert + "&key=" + otherKey, "certificate client.pem with key", true},
+		"a key of another":         {"rediss://" + secure.Addr() + "?ca=" + ca.File + "&cert=" + clientCert + "&key=" + otherKey, "certificate client.pem with key", true},
 		"without TLS":              {"redis://" + secure.Addr(), "does it want TLS?", false},
 		"TLS where there is none":  {"rediss://" + open.Addr(), "does the server speak TLS?", false},
 		"an unknown master":        {strings.Replace(fleet.URL(), rotatest.RedisMaster, "other", 1), "knows no master other", true},
@@ -99,33 +97,6 @@ func TestMistakes(t *testing.T) {
 	if err := works(t, rotaredis.Store("redis://"+guarded.Addr()+"?password-file="+file(hidden+"\n"))); err != nil {
 		t.Errorf("with a password file: %v", err)
 	}
-}
-
-// listenWith accepts connections by TLS, and does nothing with them.
-func listenWith(t testing.TB, cert, key string) (addr string) {
-	t.Helper()
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.Copy(io.Discard, c)
-			}()
-		}
-	}()
-	return l.Addr().String()
 }
 
 // TestAValueThatIsTooLargeIsRefused checks that no such value is sent.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaredis"
+	"github.com/rota-dev/rota/internal/certs"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -20,10 +21,10 @@ import (
 // sides and a password.
 func TestSecureFleets(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue("both", time.Hour)
-	set := rotatest.RedisSetup{Password: hidden, CA: ca.file, Cert: cert, Key: key}
-	query := "?ca=" + ca.file + "&cert=" + cert + "&key=" + key
+	ca := certs.New(t)
+	cert, key := ca.Issue("both", time.Hour)
+	set := rotatest.RedisSetup{Password: hidden, CA: ca.File, Cert: cert, Key: key}
+	query := "?ca=" + ca.File + "&cert=" + cert + "&key=" + key
 	for name, start := range map[string]func(t *testing.T) (scheme, rest string){
 		"Sentinels": func(t *testing.T) (string, string) {
 			f, _, _ := startSentinel(t, set)
@@ -53,19 +54,19 @@ func TestSecureFleets(t *testing.T) {
 // client while the client is connected. When the server comes back, so does the client.
 func TestFilesAreReadAnew(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	cert, key := ca.issue("server", time.Hour)
-	mine, myKey := ca.issue("client", time.Hour)
-	r := rotatest.StartRedisWith(t, rotatest.RedisSetup{CA: ca.file, Cert: cert, Key: key})
-	s := rotaredis.Store("rediss://" + r.Addr() + "?ca=" + ca.file + "&cert=" + mine + "&key=" + myKey)
+	ca := certs.New(t)
+	cert, key := ca.Issue("server", time.Hour)
+	mine, myKey := ca.Issue("client", time.Hour)
+	r := rotatest.StartRedisWith(t, rotatest.RedisSetup{CA: ca.File, Cert: cert, Key: key})
+	s := rotaredis.Store("rediss://" + r.Addr() + "?ca=" + ca.File + "&cert=" + mine + "&key=" + myKey)
 	defer s.Close()
 	put(t, s, "g/k", "before")
 	if err := r.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ca.renew() // the same files
-	ca.issue("server", time.Hour)
-	ca.issue("client", time.Hour)
+	ca.Renew() // the same files
+	ca.Issue("server", time.Hour)
+	ca.Issue("client", time.Hour)
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

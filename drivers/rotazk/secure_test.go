@@ -1,25 +1,18 @@
 package rotazk_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rota-dev/rota/drivers/rotazk"
+	"github.com/rota-dev/rota/internal/certs"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -37,73 +30,14 @@ func silent(t testing.TB, what string, things ...any) {
 	}
 }
 
-// An authority issues certificates into a folder.
-type authority struct {
-	t    testing.TB
-	dir  string
-	file string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB, dir string) *authority {
-	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem")}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	a.key = a.newKey()
-	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key)
-	a.write(a.file, "CERTIFICATE", der, err)
-	return a
-}
-
-func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) write(file, kind string, der []byte, err error) {
-	if err == nil {
-		err = os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// issue writes a certificate that is good until then, its key, and both in one file.
-func (a *authority) issue(name string, until time.Time) (cert, key, pair string) {
-	a.t.Helper()
-	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	k := a.newKey()
-	cert, key, pair = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key"), filepath.Join(a.dir, name+"-pair.pem")
-	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &k.PublicKey, a.key)
-	a.write(cert, "CERTIFICATE", der, err)
-	der, err = x509.MarshalPKCS8PrivateKey(k)
-	a.write(key, "PRIVATE KEY", der, err)
-	one, err := os.ReadFile(key)
-	two, err2 := os.ReadFile(cert)
-	if err != nil || err2 != nil {
-		a.t.Fatal(err, err2)
-	}
-	if err := os.WriteFile(pair, slices.Concat(one, two), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key, pair
-}
-
 // TestTLS has one server that speaks TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t, t.TempDir())
-	_, _, pair := ca.issue("server", ca.cert.NotAfter)
-	cert, key, _ := ca.issue("client", ca.cert.NotAfter)
-	s := rotatest.StartZooKeeperTLS(t, pair, ca.file)
-	good := s.URL() + "?ca=" + ca.file + "&cert=" + cert + "&key=" + key
+	ca := certs.New(t)
+	pair := ca.Pair("server", time.Hour)
+	cert, key := ca.Issue("client", time.Hour)
+	s := rotatest.StartZooKeeperTLS(t, pair, ca.File)
+	good := s.URL() + "?ca=" + ca.File + "&cert=" + cert + "&key=" + key
 
 	t.Run("mTLS", func(t *testing.T) {
 		first := open(t, good)
@@ -122,7 +56,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		roots := x509.NewCertPool()
-		text, err := os.ReadFile(ca.file)
+		text, err := os.ReadFile(ca.File)
 		if err != nil || !roots.AppendCertsFromPEM(text) {
 			t.Fatal(err)
 		}
@@ -143,54 +77,33 @@ func TestTLS(t *testing.T) {
 			}
 			return to
 		}
-		own := s.URL() + "?ca=" + copyOf(ca.file) + "&cert=" + copyOf(cert) + "&key=" + copyOf(key)
-		newAuthority(t, dir) // replaces the trusted one
+		own := s.URL() + "?ca=" + copyOf(ca.File) + "&cert=" + copyOf(cert) + "&key=" + copyOf(key)
+		text, err := os.ReadFile(certs.New(t).File)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "ca.pem"), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		store := open(t, own)
 		if err := reads(t, store); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 			t.Errorf("with another authority: %v", err)
 		}
-		copyOf(ca.file)
+		copyOf(ca.File)
 		if err := reads(t, store); err != nil {
 			t.Errorf("with the right one again: %v", err)
 		}
 	})
 	table(t, []mistake{
-		{"another authority", s.URL() + "?ca=" + newAuthority(t, t.TempDir()).file + "&cert=" + cert + "&key=" + key, "certificate signed by unknown authority", false},
+		{"another authority", s.URL() + "?ca=" + certs.New(t).File + "&cert=" + cert + "&key=" + key, "certificate signed by unknown authority", false},
 		{"no trusted authority", s.URL() + "?cert=" + cert + "&key=" + key, "certificate signed by unknown authority", false},
-		{"no certificate of our own", s.URL() + "?ca=" + ca.file, "remote error: tls: ", false},
+		{"no certificate of our own", s.URL() + "?ca=" + ca.File, "remote error: tls: ", false},
 		{"no such CA file", s.URL() + "?ca=" + filepath.Join(t.TempDir(), "none"), "the file of trusted certificates: open", true},
 		{"no certificate in the CA file", s.URL() + "?ca=" + key, "no certificate in", true},
-		{"a key of another certificate", s.URL() + "?cert=" + cert + "&key=" + ca.file, "certificate client.pem with key ca.pem", true},
-		{"an expired certificate", expired(t, ca), "certificate has expired", false},
+		{"a key of another certificate", s.URL() + "?cert=" + cert + "&key=" + ca.File, "certificate client.pem with key ca.pem", true},
+		{"an expired certificate", "zks://" + ca.Expired() + "?ca=" + ca.File, "certificate has expired", false},
 		{"no TLS at a port for TLS", "zk://" + s.Addr(), "or wants TLS (zks://)", false},
 	})
-}
-
-// expired is the URL of a server whose certificate has expired.
-func expired(t testing.TB, ca *authority) string {
-	cert, key, _ := ca.issue("expired", time.Now().Add(-time.Hour))
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				c.(*tls.Conn).Handshake()
-			}()
-		}
-	}()
-	return "zks://" + l.Addr().String() + "?ca=" + ca.file
 }
 
 // exposedSecret checks that a store logs a secret that others may read, once.
