@@ -77,9 +77,10 @@ func (f facts) durable(vouched bool) bool {
 	return f.aof && !f.lax && (f.fsync == "always" || f.fsync == "" && vouched)
 }
 
-// class is the class of a single server.
+// class is the class of a single server. One that was promoted may lack writes that the
+// former master had acknowledged, so members must notice that it is another one.
 func (f facts) class(vouched bool) rota.Class {
-	if f.replicas == 0 && f.durable(vouched) {
+	if f.replicas == 0 && f.promoted == "" && f.durable(vouched) {
 		return rota.ClassB
 	}
 	return rota.ClassC

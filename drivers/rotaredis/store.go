@@ -119,18 +119,6 @@ func (s *store) Class() rota.Class {
 	return f.class(s.set.synced)
 }
 
-// Fresh is always false. It connects, so that the class is known to the member that
-// asks.
-func (s *store) Fresh(ctx context.Context) (bool, error) {
-	if s.set.kind != single {
-		return false, nil // the class is known without
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	_, err := s.node(ctx, "")
-	return false, err
-}
-
 // Identity names one life of the master: its start, or its promotion.
 func (s *store) Identity(ctx context.Context) (string, error) {
 	ctx, cancel := within(ctx)

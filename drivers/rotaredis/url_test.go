@@ -153,7 +153,7 @@ func TestFacts(t *testing.T) {
 		{name: "no file", from: "aof_enabled:1", to: "aof_enabled:0", fsync: "", id: "abc", class: rota.ClassC},
 		{name: "no file, and the URL vouches", from: "aof_enabled:1", to: "aof_enabled:0", vouched: true, id: "abc", class: rota.ClassC, refused: "writes no append-only file"},
 		{name: "a replica", from: "connected_slaves:0", to: "connected_slaves:1", fsync: "always", id: "abc", class: rota.ClassC},
-		{name: "promoted", from: "master_replid2:000\r\nsecond_repl_offset:-1", to: "master_replid2:def\r\nsecond_repl_offset:7", fsync: "always", id: "abc def:7", class: rota.ClassB},
+		{name: "promoted", from: "master_replid2:000\r\nsecond_repl_offset:-1", to: "master_replid2:def\r\nsecond_repl_offset:7", fsync: "always", id: "abc def:7", class: rota.ClassC},
 		{name: "it evicts", from: "maxmemory:0", to: "maxmemory:100", fsync: "always", id: "abc", class: rota.ClassB, refused: "maxmemory-policy allkeys-lru"},
 		{name: "it evicts what expires", from: "maxmemory:0\r\nmaxmemory_policy:allkeys-lru", to: "maxmemory:1\r\nmaxmemory_policy:volatile-lru", fsync: "always", id: "abc", class: rota.ClassB},
 		{name: "a Sentinel", from: "redis_mode:standalone", to: "redis_mode:sentinel", fsync: "always", id: "abc", class: rota.ClassB, refused: "it is a Sentinel"},
