@@ -16,7 +16,7 @@ import (
 )
 
 // TestEtcdHistories has porcupine judge what clients of etcd have heard while its nodes are
-// killed and frozen: 10 histories of one server and 10 of a cluster.
+// killed and frozen, on one server and on a cluster.
 func TestEtcdHistories(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestEtcdHistories(t *testing.T) {
 				hosts = append(hosts, n.Addr())
 			}
 			calls, unknowns := 0, 0
-			for i := range 10 {
+			for i := range histories(10) {
 				open := func() rota.Store {
 					return rotaetcd.Store(fmt.Sprintf("etcd://%s/h%d", strings.Join(hosts, ","), i))
 				}

@@ -15,14 +15,14 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestPorcupineJudgesRedis has porcupine judge what clients of Redis hear while servers are
+// TestRedisHistories has porcupine judge what clients of Redis hear while servers are
 // killed and frozen. There is no replica to fail over to, which would be of class C: a
 // server that is back must have everything it has acknowledged.
-func TestPorcupineJudgesRedis(t *testing.T) {
+func TestRedisHistories(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		t.Parallel()
 		s := rotatest.StartRedis(t)
-		checkReal(t, 20, func() rota.Store { return rotaredis.Store(s.URL()) }, []*rotatest.RealServer{s})
+		checkReal(t, histories(14), func() rota.Store { return rotaredis.Store(s.URL()) }, []*rotatest.RealServer{s})
 	})
 	t.Run("a Cluster", func(t *testing.T) {
 		t.Parallel()
@@ -31,7 +31,7 @@ func TestPorcupineJudgesRedis(t *testing.T) {
 		for _, n := range nodes {
 			hosts = append(hosts, n.Addr())
 		}
-		checkReal(t, 6, func() rota.Store { return rotaredis.Store("redis+cluster://" + strings.Join(hosts, ",")) }, nodes)
+		checkReal(t, histories(6), func() rota.Store { return rotaredis.Store("redis+cluster://" + strings.Join(hosts, ",")) }, nodes)
 	})
 }
 

@@ -25,7 +25,7 @@ func TestZooKeeperHistories(t *testing.T) {
 		addrs = append(addrs, n.Addr())
 	}
 	calls, unknowns := 0, 0
-	for i := range 20 {
+	for i := range histories(20) {
 		n, lost := zooKeeperHistory(t, "zk://"+strings.Join(addrs, ","), i, func(lost func() int) { troubleOne(t, nodes, i, lost) })
 		calls, unknowns = calls+n, unknowns+lost
 	}
