@@ -88,8 +88,8 @@ func (s *session) withNames(causes []Cause, was, is []record.Session) (out []rec
 // writePast appends the oldest queued plan to the history record. It retries conflicts,
 // and drops the plan after any other error. Plans are written one at a time, in order.
 func (s *session) writePast() {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	p := <-s.past
 	for range 3 {
 		if !errors.Is(s.appendPast(p), ErrConflict) {
