@@ -47,7 +47,7 @@ func TestCluster(t *testing.T) {
 	t.Run("class", func(t *testing.T) {
 		t.Parallel()
 		classIs(t, c.url("class"), rota.ClassB, rota.ClassA)
-		classIs(t, "etcd://"+c.nodes[0].Addr(), rota.ClassB, rota.ClassA) // the URL need not name all
+		classIs(t, "etcd://"+c.Nodes[0].Addr(), rota.ClassB, rota.ClassA) // the URL need not name all
 	})
 }
 

@@ -36,7 +36,7 @@ func TestAFrozenNode(t *testing.T) {
 // is frozen that costs a part of the time of one heartbeat; while the leader is, the others
 // elect another before a lease is over.
 func heartbeats(t *testing.T, c *cluster) {
-	nodes := slices.Clone(c.nodes)
+	nodes := slices.Clone(c.Nodes)
 	slices.SortFunc(nodes, func(a, b *rotatest.RealServer) int { // the leader last: without it there would be another
 		if isLeader(t, a) == isLeader(t, b) {
 			return 0
@@ -193,9 +193,9 @@ func (w *shown) wait(t *testing.T, rev rota.Rev) {
 // idleWatch freezes the node of a store that makes no calls: nothing but its own questions
 // can show that.
 func idleWatch(t *testing.T, c *cluster) {
-	i := slices.IndexFunc(c.nodes, func(n *rotatest.RealServer) bool { return !isLeader(t, n) })
-	n := c.nodes[i]
-	s, w := connectedTo(t, c, n), connectedTo(t, c, c.nodes[(i+1)%3])
+	i := slices.IndexFunc(c.Nodes, func(n *rotatest.RealServer) bool { return !isLeader(t, n) })
+	n := c.Nodes[i]
+	s, w := connectedTo(t, c, n), connectedTo(t, c, c.Nodes[(i+1)%3])
 	rev, err := w.Put(t.Context(), "idle", nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func sentinelMaster(t *testing.T) (string, *rotatest.RealServer) {
 
 func clusterMaster(t *testing.T) (string, *rotatest.RealServer) {
 	f := startCluster(t, rotatest.RedisSetup{}, 1)
-	return f.URL(), f.all[0]
+	return f.URL(), f.Nodes[0]
 }
 
 func restart(s *rotatest.RealServer) error { return s.Start(context.Background()) }
@@ -158,7 +158,7 @@ func TestALostRevisionNeverComesAgain(t *testing.T) {
 func TestSlotMoves(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, rotatest.RedisSetup{}, 0)
-	from, to := admin(t, f.all[0]), admin(t, f.all[1])
+	from, to := admin(t, f.Nodes[0]), admin(t, f.Nodes[1])
 	s := rotaredis.Store(f.URL())
 	defer s.Close()
 	put(t, s, slot0+"/k", "before")
@@ -169,7 +169,7 @@ func TestSlotMoves(t *testing.T) {
 	from("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	put(t, s, slot0+"/k", "not yet moved")
 	w.shows(t, "not yet moved", false)
-	host, port, _ := strings.Cut(f.all[1].Addr(), ":")
+	host, port, _ := strings.Cut(f.Nodes[1].Addr(), ":")
 	from("MIGRATE", host, port, "rota:{"+slot0+"}", 0, 5000)
 	put(t, s, slot0+"/k", "the slot is not, the key is") // by ASK
 	asked := time.Now()
@@ -177,8 +177,8 @@ func TestSlotMoves(t *testing.T) {
 	if d := time.Since(asked); d > 12*time.Second { // all records are read every 15 to 45 s
 		t.Errorf("the watch noticed that it had missed a change after %v only", d)
 	}
-	for i := len(f.all) - 1; i >= 0; i-- {
-		admin(t, f.all[i])("CLUSTER", "SETSLOT", slot, "NODE", toID)
+	for i := len(f.Nodes) - 1; i >= 0; i-- {
+		admin(t, f.Nodes[i])("CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
 	put(t, s, slot0+"/k", "moved") // by MOVED
 	w2 := watch(t, s, slot0+"/k")

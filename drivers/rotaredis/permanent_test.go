@@ -70,7 +70,7 @@ func TestMistakes(t *testing.T) {
 		"a server as a Sentinel":   {"redis+sentinel://" + open.Addr() + "/m", "it is no Sentinel: write redis://HOST", true},
 		"a Sentinel as a server":   {"redis://" + fleet.names[0].Addr(), "it is a Sentinel: write redis+sentinel://", true},
 		"a server as a Cluster":    {"redis+cluster://" + open.Addr(), "it is no node of a Cluster: write redis://HOST", true},
-		"a Cluster as a server":    {"redis://" + node.all[0].Addr(), "it is a node of a Cluster: write redis+cluster://", true},
+		"a Cluster as a server":    {"redis://" + node.Nodes[0].Addr(), "it is a node of a Cluster: write redis+cluster://", true},
 		"a replica":                {replica.URL(), "is a read-only replica of 127.0.0.1:", true},
 		"a database out of range":  {open.URL() + "/99", "DB index is out of range", false},
 		"no Sentinel of several":   {"redis+sentinel://127.0.0.1:1,127.0.0.1:2/m", "127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; 127.0.0.1:2: dial", false},

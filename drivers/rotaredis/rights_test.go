@@ -43,7 +43,7 @@ func TestRights(t *testing.T) {
 			if i == 0 {
 				u = users{t, "redis://", []*rotatest.RealServer{rotatest.StartRedis(t)}}
 			} else {
-				u = users{t, "redis+cluster://", startCluster(t, rotatest.RedisSetup{}, 0).all}
+				u = users{t, "redis+cluster://", startCluster(t, rotatest.RedisSetup{}, 0).Nodes}
 			}
 			if err := u.use("orders", rights); err != nil {
 				t.Fatalf("with the rights of the page: %v", err)

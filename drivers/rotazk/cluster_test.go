@@ -17,44 +17,15 @@ import (
 )
 
 // A cluster is three servers that are treated as one.
-type cluster struct {
-	nodes []*rotatest.RealServer
-	snaps map[rotatest.Snapshot][]rotatest.Snapshot // the first of each → all
-}
+type cluster struct{ rotatest.Cluster }
 
 func startCluster(t testing.TB) *cluster {
-	return &cluster{rotatest.StartZooKeeperCluster(t, 3), map[rotatest.Snapshot][]rotatest.Snapshot{}}
+	c := &cluster{rotatest.Cluster{Nodes: rotatest.StartZooKeeperCluster(t, 3)}}
+	c.Whole = c.whole
+	return c
 }
 
-func (c *cluster) URL() string {
-	var addrs []string
-	for _, n := range c.nodes {
-		addrs = append(addrs, n.Addr())
-	}
-	return "zk://" + strings.Join(addrs, ",")
-}
-
-// each calls f for all servers at the same time, with their numbers.
-func (c *cluster) each(f func(int, *rotatest.RealServer) error) error {
-	errs := make([]error, len(c.nodes))
-	var wg sync.WaitGroup
-	for i, n := range c.nodes {
-		wg.Go(func() { errs[i] = f(i, n) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (c *cluster) all(f func(*rotatest.RealServer) error) error {
-	return c.each(func(_ int, n *rotatest.RealServer) error { return f(n) })
-}
-
-func (c *cluster) Start(ctx context.Context) error {
-	if err := c.all(func(n *rotatest.RealServer) error { return n.Start(ctx) }); err != nil {
-		return err
-	}
-	return c.whole(ctx)
-}
+func (c *cluster) URL() string { return "zk://" + c.Addrs() }
 
 // whole returns when one server leads and all others follow. A leader that was frozen
 // says for a moment that it leads, too.
@@ -63,13 +34,13 @@ func (c *cluster) whole(ctx context.Context) error {
 	defer cancel()
 	for {
 		modes := map[string]int{}
-		for _, n := range c.nodes {
+		for _, n := range c.Nodes {
 			text, _ := word(n.Addr(), "srvr")
 			_, mode, _ := strings.Cut(text, "Mode: ")
 			mode, _, _ = strings.Cut(mode, "\n")
 			modes[mode]++
 		}
-		if modes["leader"] == 1 && modes["follower"] == len(c.nodes)-1 {
+		if modes["leader"] == 1 && modes["follower"] == len(c.Nodes)-1 {
 			return nil
 		}
 		select {
@@ -80,40 +51,11 @@ func (c *cluster) whole(ctx context.Context) error {
 	}
 }
 
-func (c *cluster) Stop(ctx context.Context) error {
-	return c.all(func(n *rotatest.RealServer) error { return n.Stop(ctx) })
-}
-
-func (c *cluster) Kill() error   { return c.all((*rotatest.RealServer).Kill) }
-func (c *cluster) Freeze() error { return c.all((*rotatest.RealServer).Freeze) }
-
-// Thaw returns when the servers have a leader again: they may have lost each other.
-func (c *cluster) Thaw() error {
-	if err := c.all((*rotatest.RealServer).Thaw); err != nil {
-		return err
-	}
-	return c.whole(context.Background())
-}
-
-func (c *cluster) Snapshot() (rotatest.Snapshot, error) {
-	all := make([]rotatest.Snapshot, len(c.nodes))
-	err := c.each(func(i int, n *rotatest.RealServer) (err error) {
-		all[i], err = n.Snapshot()
-		return err
-	})
-	c.snaps[all[0]] = all
-	return all[0], err
-}
-
-func (c *cluster) Restore(snap rotatest.Snapshot) error {
-	return c.each(func(i int, n *rotatest.RealServer) error { return n.Restore(c.snaps[snap][i]) })
-}
-
 // leader returns the server that leads.
 func (c *cluster) leader(t testing.TB) *rotatest.RealServer {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		for _, n := range c.nodes {
+		for _, n := range c.Nodes {
 			if mode, err := word(n.Addr(), "srvr"); err == nil && strings.Contains(mode, "Mode: leader") {
 				return n
 			}
@@ -126,10 +68,10 @@ func (c *cluster) leader(t testing.TB) *rotatest.RealServer {
 func (c *cluster) follower(t testing.TB) *rotatest.RealServer {
 	t.Helper()
 	lead := c.leader(t)
-	if c.nodes[0] == lead {
-		return c.nodes[1]
+	if c.Nodes[0] == lead {
+		return c.Nodes[1]
 	}
-	return c.nodes[0]
+	return c.Nodes[0]
 }
 
 // word asks a server one of its four-letter words.
@@ -154,7 +96,7 @@ func TestCluster(t *testing.T) {
 	c := startCluster(t)
 	t.Run("store", func(t *testing.T) {
 		rotatest.Store(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) }, rotatest.WithServer(c),
-			rotatest.WithWire(c.nodes[0].Addr(), func(_ testing.TB, addr string) rota.Store { return rotazk.Store("zk://" + addr) }))
+			rotatest.WithWire(c.Nodes[0].Addr(), func(_ testing.TB, addr string) rota.Store { return rotazk.Store("zk://" + addr) }))
 	})
 	t.Run("class", func(t *testing.T) {
 		s := open(t, c.URL())
@@ -186,12 +128,12 @@ func TestCluster(t *testing.T) {
 // withoutQuorum kills two servers of three. The third ends every connection.
 func (c *cluster) withoutQuorum(t *testing.T) {
 	s := open(t, c.URL())
-	for _, n := range c.nodes[1:] {
+	for _, n := range c.Nodes[1:] {
 		if err := n.Kill(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := mistake{name: "no quorum", says: c.nodes[0].Addr() + ": the server ended the connection before it gave a session: it is not serving, has no quorum"}
+	m := mistake{name: "no quorum", says: c.Nodes[0].Addr() + ": the server ended the connection before it gave a session: it is not serving, has no quorum"}
 	var err error
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); { // it takes a moment to notice
 		if err = reads(t, s); err != nil && strings.Contains(err.Error(), m.says) {
@@ -199,7 +141,7 @@ func (c *cluster) withoutQuorum(t *testing.T) {
 		}
 	}
 	checkMistake(t, m, err)
-	for _, n := range c.nodes[1:] {
+	for _, n := range c.Nodes[1:] {
 		if err := n.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
