@@ -32,7 +32,9 @@ func (s *session) remember() {
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {
 	case s.past <- past:
-		s.goDo(s.writePast)
+		if !s.writing.Swap(true) {
+			s.goDo(s.writeHistory)
+		}
 	default: // The store is slow. A gap in the history harms nobody: it is for people.
 	}
 }
@@ -85,15 +87,22 @@ func (s *session) withNames(causes []Cause, was, is []record.Session) (out []rec
 	return out
 }
 
-// writePast appends the oldest queued plan to the history record. It retries conflicts,
-// and drops the plan after any other error. Plans are written one at a time, in order.
-func (s *session) writePast() {
-	s.writing <- struct{}{}
-	defer func() { <-s.writing }()
-	p := <-s.past
-	for range 3 {
-		if !errors.Is(s.appendPast(p), ErrConflict) {
-			return
+// writeHistory appends queued plans to the history record, until there are none. It
+// retries conflicts, and drops a plan after any other error.
+func (s *session) writeHistory() {
+	for {
+		select {
+		case p := <-s.past:
+			for range 3 {
+				if !errors.Is(s.appendPast(p), ErrConflict) {
+					break
+				}
+			}
+		default:
+			s.writing.Store(false)
+			if len(s.past) == 0 || s.writing.Swap(true) {
+				return // nothing came meanwhile, or another goroutine writes it
+			}
 		}
 	}
 }

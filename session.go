@@ -61,9 +61,9 @@ type session struct {
 	drift      atomic.Int64 // between this machine's clocks, when last compared
 	looked     core.Time    // when that was
 	past       chan record.Past
-	writing    chan struct{} // full while a goroutine writes the history
-	said       Event         // of the newest plan this leader made
-	planned    uint64        // number of the newest plan that went into the history
+	writing    atomic.Bool // a goroutine writes the history
+	said       Event       // of the newest plan this leader made
+	planned    uint64      // number of the newest plan that went into the history
 
 	counted   []record.Session // members of the newest plan seen
 	countedBy uint64           // number of that plan
@@ -97,7 +97,7 @@ func newSession(ctx context.Context, m *Member) *session {
 	}
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
-	s.past, s.writing = make(chan record.Past, 16), make(chan struct{}, 1)
+	s.past = make(chan record.Past, 16)
 	if m.clock.Drift != nil {
 		s.drift.Store(int64(m.clock.Drift()))
 		s.looked = m.now()
