@@ -47,7 +47,7 @@ func (c *cluster) whole(ctx context.Context) error {
 }
 
 // TestStoreCluster takes the whole cluster away, and not one node at a time
-// (rotatest.WithNodes): see "A former leader" in docs/stores/nats.md.
+// (rotatest.WithNodes): docs/stores/nats.md says what a frozen leader does when it wakes.
 func TestStoreCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
