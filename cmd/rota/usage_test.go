@@ -87,7 +87,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store mem: --source none:?names=a,a --own exec:true", 64, `names: "a" is empty or there twice`},
 		{"run --group g --store mem: --source nats://h?stream=S", 64, "it needs a stream and a subject: "},
 		{"run --group g --store mem: --source nats://h?stream=S&subject=a.b", 64, "the subject needs one star, for the partition: orders.*"},
-		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions=x: want a number from 1 to 100000`},
+		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions: want a number from 1 to 100000, not "x"`},
 
 		// Handlers.
 		{stream + "--handle wat", 64, `--handle "wat": want log, none, sleep:TIME, exec:CMD or http:URL`},
