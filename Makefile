@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers burst outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers matrix burst outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover performance fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 comma := ,
 
@@ -16,6 +16,9 @@ unit: ## tests of all packages but the heavy ones, with -race where it runs
 
 servers: ## tests against real servers; installs what is missing, see scripts/deps.sh
 	@scripts/test.sh servers
+
+matrix: ## every row that real processes show, on every store, and 200 histories of each store: an hour
+	@scripts/test.sh matrix
 
 burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connections to real servers
 	@scripts/test.sh burst

@@ -126,6 +126,55 @@ func TestAGroupShares(t *testing.T) {
 	})
 }
 
+// A fullStore answers reads and refuses writes.
+type fullStore struct{ rota.Store }
+
+var errFull = errors.New("no space left")
+
+func (fullStore) Put(context.Context, string, []byte, rota.Rev) (rota.Rev, error) { return 0, errFull }
+
+// A member that cannot write its heartbeats says why, although its reads are answered.
+func TestAnOrphanOfAFullStoreSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		_, leave := g.start("c1", func(c *rota.Config) { c.Store = fullStore{g.store} })
+		time.Sleep(time.Minute)
+		if err := leave(); !errors.Is(err, rota.ErrOrphaned) || !errors.Is(err, errFull) {
+			t.Errorf("Run returned %v, want ErrOrphaned with the cause", err)
+		}
+		g.wg.Wait()
+	})
+}
+
+// A narrowStore refuses large values.
+type narrowStore struct{ rota.Store }
+
+func (n narrowStore) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	if len(value) > 300 {
+		return 0, errFull
+	}
+	return n.Store.Put(ctx, key, value, prev)
+}
+
+// A leader whose store refuses some writes and answers everything else reports that
+// with growing pauses.
+func TestRefusedWritesAreReportedWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 500)
+		counted := map[rota.EventKind]int{}
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Store = narrowStore{g.store}
+			c.Trace = func(e rota.Event) { counted[e.Kind]++ }
+		})
+		time.Sleep(5 * time.Minute)
+		leave()
+		g.wg.Wait()
+		if n := counted[rota.EventStoreLost]; n < 2 || n > 20 || counted[rota.EventStoreBack] != n {
+			t.Errorf("in 5 minutes the store was lost %d times and back %d times", n, counted[rota.EventStoreBack])
+		}
+	})
+}
+
 func TestStoreGoneMeansOrphaned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 2)

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +16,21 @@ type outage struct {
 	mu    sync.Mutex
 	heard core.Time     // when the store last answered
 	mute  bool          // it does not answer
+	known bool          // and that was reported
 	since core.Time     // when the first call was sent that it did not answer
 	back  chan struct{} // closed when it answers again
 	last  error         // of the last call that failed
+	write error         // of the last write that failed, until one succeeds: a full store answers reads
 	plan  error         // of the last write of the plan that failed
 }
 
 // storeAway paces the reports of one outage, whatever its errors say.
 var storeAway = ConditionInfo{Code: Condition(EventStoreLost)}
+
+// flicker is the longest outage that does not begin the pauses between reports anew. If a
+// store refuses one kind of call, because it is full or a value too large, it answers the
+// others in between: without this, every such pair of calls would be reported.
+const flicker = time.Second
 
 // hearStore reports when the store stops answering, with growing pauses while it does
 // not, and when it answers again. An error that will not end by itself ends a member
@@ -30,8 +38,11 @@ var storeAway = ConditionInfo{Code: Condition(EventStoreLost)}
 func (s *session) hearStore(a *core.Action, sent core.Time, err error) {
 	if err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
 		s.m.storeAnswered.Store(true)
-		if s.outage.answered(s.m.now()) {
+		known, lasted := s.outage.answered(s.m.now(), a.Verb == core.Put)
+		if lasted > flicker {
 			s.m.repeats.end(storeAway)
+		}
+		if known {
 			s.tell(Event{Kind: EventStoreBack})
 		}
 		return
@@ -42,7 +53,7 @@ func (s *session) hearStore(a *core.Action, sent core.Time, err error) {
 	if err == context.DeadlineExceeded {
 		err = fmt.Errorf("no answer within %v: %w", s.m.timing.CallTime(), err)
 	}
-	begins, counts := s.outage.failed(sent, err, a.Plan != nil)
+	counts := s.outage.failed(sent, err, a)
 	switch {
 	case errors.Is(err, ErrPermanent) && !s.m.storeAnswered.Load():
 		s.refuse(fmt.Errorf("rota: the store cannot be used: %w", err))
@@ -50,43 +61,66 @@ func (s *session) hearStore(a *core.Action, sent core.Time, err error) {
 	case !counts:
 		return
 	}
+	times, due := s.m.repeats.found(storeAway)
+	due, first := s.outage.report(s.m.now(), due)
 	e := s.stamp(Event{Kind: EventStoreLost, Because: err.Error()})
-	if begins {
+	if first {
 		s.m.emit(e)
 	}
-	if times, due := s.m.repeats.found(storeAway); due {
+	if due {
 		s.m.logEvent(&e, times)
 	}
 }
 
-// answered notes an answer of the store, and tells whether it ends an outage.
-func (o *outage) answered(now core.Time) (ends bool) {
+// report tells whether to report the outage: if it is due, and if it was not reported yet
+// and is no flicker. first: it is the first report of this outage.
+func (o *outage) report(now core.Time, due bool) (report, first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fresh := o.mute && !o.known
+	report = due || fresh && now.Sub(o.since) > flicker
+	if report {
+		o.known = o.mute
+	}
+	return report, report && fresh
+}
+
+// answered notes an answer of the store. If it ends an outage, answered tells how long
+// that has lasted and whether it was reported.
+func (o *outage) answered(now core.Time, write bool) (known bool, lasted time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.heard, o.last = now, nil
-	if ends = o.mute; ends {
-		o.mute = false
+	if write {
+		o.write = nil
+	}
+	if o.mute {
+		known, lasted = o.known, now.Sub(o.since)
+		o.mute, o.known = false, false
 		close(o.back)
 	}
-	return ends
+	return known, lasted
 }
 
 // failed notes a call that failed. It counts only if no other call was answered since
 // it was sent.
-func (o *outage) failed(sent core.Time, err error, ofPlan bool) (begins, counts bool) {
+func (o *outage) failed(sent core.Time, err error, a *core.Action) (counts bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = err
-	if ofPlan {
+	if a.Verb == core.Put {
+		o.write = err
+	}
+	if a.Plan != nil {
 		o.plan = err
 	}
 	if sent < o.heard {
-		return false, false
+		return false
 	}
-	if begins = !o.mute; begins {
+	if !o.mute {
 		o.mute, o.since, o.back = true, sent, make(chan struct{})
 	}
-	return begins, true
+	return true
 }
 
 // backOff waits before a read is retried: for half as long as the store has not answered, and
@@ -114,7 +148,7 @@ func (s *session) backOff() {
 func (o *outage) cause(c core.Cause) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := o.last
+	why := cmp.Or(o.last, o.write)
 	if c == core.ByFailure {
 		why = o.plan
 	}

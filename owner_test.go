@@ -399,7 +399,7 @@ func TestStatusAndInspectAgree(t *testing.T) {
 		if h := want.History; len(h) != 2 || fmt.Sprint(h[0].Causes, h[1].Causes) != "[{joined [c1 c2 c3] 0} {roster [] 0}] [{left [c3] 0}]" || h[1].Moves == 0 || h[1].Members != 2 || !h[1].Time.After(h[0].Time) {
 			t.Errorf("the past: %+v", h)
 		}
-		want.History = []rota.PlanInfo{}
+		want.History, want.PhaseSince = []rota.PlanInfo{}, time.Time{}
 		want.Orders = m1.Status().Orders
 		for i := range want.Partitions { // only Inspect knows the past
 			p := &want.Partitions[i]

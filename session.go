@@ -38,7 +38,8 @@ type session struct {
 	runs  map[record.ID]*run
 	pace  pace.Gate
 
-	outage outage
+	outage     outage
+	classified bool // the class was asked after an answer of the store
 
 	watches map[string]context.CancelFunc
 	roster  *record.Roster
@@ -124,6 +125,15 @@ func classOf(st Store) Class {
 // volatile tells whether the store may lose acknowledged writes. One of unknown class
 // may.
 func volatile(st Store) bool { return classOf(st) == ClassC || classOf(st) == ClassUnknown }
+
+// classify asks the store for its class before the core is told which server that is:
+// the core needs the class for nothing else, and some stores learn theirs at the first
+// call that is answered. Later the class can only get worse: the server that replaced
+// another may say that it has no replica, since it was the replica itself.
+func (s *session) classify() {
+	s.cfg.Volatile = volatile(s.m.cfg.Store) || s.classified && s.cfg.Volatile
+	s.classified = true
+}
 
 // self has the fields of a member's record that never change.
 func self(c *Config) *record.Member {
@@ -320,6 +330,8 @@ func (s *session) step(evs ...core.Event) {
 			s.dropRun(ev)
 		case core.Listed:
 			refused = s.refuses(ev) || refused
+		case core.Server:
+			s.classify()
 		}
 	}
 	s.lookForJump()

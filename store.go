@@ -98,7 +98,9 @@ func (c *Class) UnmarshalText(b []byte) error {
 }
 
 // A Classifier is a Store that knows its class. One that does not say is shown
-// as unknown and treated like class C.
+// as unknown and treated like class C. A store may learn its class at its first call:
+// members ask for it after an answer of Identifier, and once it was C for a session it
+// stays so.
 type Classifier interface {
 	Class() Class
 }

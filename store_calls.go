@@ -314,8 +314,8 @@ func (s *session) identify() {
 	}
 }
 
-// meet asks a Fresher, before the core begins, whether the store is new, and reads its
-// class again, which some stores know only when connected. It answers Status meanwhile.
+// meet asks a Fresher, before the core begins, whether the store is new. It answers
+// Status meanwhile.
 // Only the first session of a Member believes that the store is new: if a store that
 // this process made is empty when a session comes back, it has lost a group, and
 // members that are cut off may still have their leases.
@@ -336,7 +336,6 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 		case is := <-fresh:
 			// rejoined-session-is-not-fresh: see newSession.
 			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
-			cfg.Volatile = volatile(s.m.cfg.Store)
 			return
 		case ask := <-s.m.asks:
 			ask <- s.status()

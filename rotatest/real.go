@@ -21,10 +21,19 @@ type RealServer = servers.Server
 // These start a real server. If it is not installed, the test is skipped with a line
 // that says how to install it; with ROTA_REQUIRE_REAL=1 the test fails instead.
 func StartRedis(t testing.TB) *RealServer     { return StartWith(t, servers.Redis) }
-func StartEtcd(t testing.TB) *RealServer      { return StartWith(t, servers.Etcd) }
 func StartZooKeeper(t testing.TB) *RealServer { return StartWith(t, servers.ZooKeeper) }
 func StartRabbitMQ(t testing.TB) *RealServer  { return StartWith(t, servers.RabbitMQ) }
 func StartActiveMQ(t testing.TB) *RealServer  { return StartWith(t, servers.ActiveMQ) }
+
+// StartEtcd runs one etcd, with these flags besides its own.
+func StartEtcd(t testing.TB, flags ...string) *RealServer {
+	return StartEtcdCluster(t, 1, flags...)[0]
+}
+
+// StartEtcdCluster runs n etcds as one cluster, with these flags besides their own.
+func StartEtcdCluster(t testing.TB, n int, flags ...string) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) { return servers.EtcdCluster(ctx, n, flags...) })
+}
 
 // StartNATS runs the nats-server that a go.mod names as a tool: in this repository the
 // go.mod of test, elsewhere your own.
@@ -49,6 +58,17 @@ func StartNATSCluster(t testing.TB, n int) []*RealServer {
 	})
 }
 
+// StartZooKeeperCluster runs n servers as one ensemble.
+func StartZooKeeperCluster(t testing.TB, n int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) { return servers.ZooKeeperCluster(ctx, n) })
+}
+
+// StartZooKeeperTLS runs a server that speaks TLS with its certificate and key, in one
+// file, and asks clients for a certificate of the authority.
+func StartZooKeeperTLS(t testing.TB, pair, authority string) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.ZooKeeperTLS(ctx, pair, authority) })
+}
+
 // natsServer builds nats-server, or finds it in the build cache.
 var natsServer = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-n", "nats-server")
@@ -60,6 +80,34 @@ var natsServer = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
+
+// A RedisSetup says how Redis servers are run: with a password, with TLS.
+type RedisSetup = servers.RedisSetup
+
+// RedisMaster is the name that the Sentinels of StartRedisSentinel know the master by.
+const RedisMaster = servers.RedisMaster
+
+// StartRedisSentinel runs a master, a replica and three Sentinels.
+func StartRedisSentinel(t testing.TB, set RedisSetup) (nodes, sentinels []*RealServer) {
+	all := startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		nodes, sentinels, err := servers.RedisSentinel(ctx, set)
+		return append(nodes, sentinels...), err
+	})
+	return all[:2], all[2:]
+}
+
+// StartRedisCluster runs a Redis Cluster. The replicas come last; the first is that of the
+// first master.
+func StartRedisCluster(t testing.TB, set RedisSetup, masters, replicas int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		return servers.RedisCluster(ctx, set, masters, replicas)
+	})
+}
+
+// StartRedisWith runs a Redis server with a setup of its own.
+func StartRedisWith(t testing.TB, set RedisSetup) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.RedisWith(ctx, set) })
+}
 
 // StartWith runs a server by start, with the cleanup and skipping of the functions
 // above.

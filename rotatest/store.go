@@ -25,6 +25,9 @@ func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption
 	if with.wired != nil {
 		cases = slices.Concat(cases, wireCases)
 	}
+	if with.nodes != nil {
+		cases = slices.Concat(cases, nodeCases)
+	}
 	if with.lie != nil {
 		cases = slices.Concat(cases, liarCases)
 	}
@@ -70,6 +73,7 @@ type storeTest struct {
 	testing.TB
 	dial   func() rota.Store
 	server Server
+	nodes  []Server                               // of the cluster
 	wired  func() (c *client, plug func(in bool)) // a connection that can be cut
 	lie    Liar                                   // forges changes
 	prefix string                                 // of every key

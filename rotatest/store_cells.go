@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -283,13 +284,13 @@ type crowd struct {
 
 	mu   sync.Mutex
 	stop bool
-	done int // calls whose outcome is known
+	done []int // calls of each client whose outcome is known
 }
 
 var crowdKeys = []string{"x", "y", "z"}
 
 func (t *storeTest) crowd(h *History, n int) *crowd {
-	c := &crowd{t: t, h: h, callFor: t.bound}
+	c := &crowd{t: t, h: h, callFor: t.bound, done: make([]int, n)}
 	for range n {
 		c.clients = append(c.clients, h.Wrap(t.open().Store))
 	}
@@ -303,14 +304,14 @@ func (c *crowd) start(n int) {
 		c.wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 7))
 			for j := 0; j < n && !c.halted(); j++ {
-				c.act(s, r, c.t.key(crowdKeys[r.IntN(len(crowdKeys))]), fmt.Sprint("client ", i, " call ", j))
+				c.act(i, s, r, c.t.key(crowdKeys[r.IntN(len(crowdKeys))]), fmt.Sprint("client ", i, " call ", j))
 			}
 		})
 	}
 }
 
 // act reads a cell and mostly goes on to change it.
-func (c *crowd) act(s rota.Store, r *rand.Rand, key, value string) {
+func (c *crowd) act(client int, s rota.Store, r *rand.Rand, key, value string) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.callFor)
 	defer cancel()
 	e, err := s.Get(ctx, key)
@@ -329,7 +330,7 @@ func (c *crowd) act(s rota.Store, r *rand.Rand, key, value string) {
 	if err == nil || errors.Is(err, rota.ErrNotFound) || errors.Is(err, rota.ErrConflict) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.done++
+		c.done[client]++
 	}
 }
 
@@ -339,10 +340,17 @@ func (c *crowd) halted() bool {
 	return c.stop
 }
 
-func (c *crowd) progress() int {
+func (c *crowd) progress() (all int) {
+	for _, n := range c.progressOfEach() {
+		all += n
+	}
+	return all
+}
+
+func (c *crowd) progressOfEach() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.done
+	return slices.Clone(c.done)
 }
 
 func (c *crowd) wait() { c.wg.Wait() }

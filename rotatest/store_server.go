@@ -70,7 +70,12 @@ func (t *storeTest) serve(what string, f func(context.Context, Server) error) {
 // again waits until the connection works again.
 func (c *client) again() {
 	c.t.Helper()
-	eventually(c.t, c.t.bound, "calls succeed again", func() bool {
+	c.againFor(c.t.bound)
+}
+
+func (c *client) againFor(bound time.Duration) {
+	c.t.Helper()
+	eventually(c.t, bound, "calls succeed again", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := c.Get(ctx, c.t.key("anything"))

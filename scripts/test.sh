@@ -119,6 +119,15 @@ servers() {
   go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
+# matrix is what make test shows on some stores, or by a few histories, on all of them
+# and by many. Nothing is skipped for want of a server.
+matrix() {
+  scripts/deps.sh
+  export ROTA_REQUIRE_REAL=1
+  ROTA_HISTORIES=${ROTA_HISTORIES:-200} go test -count=1 -timeout 3h -parallel 3 -run 'Histories$' ./test
+  ROTA_MATRIX=1 go test -count=1 -timeout 3h -parallel 6 ./test/processes
+}
+
 # burst is the row of a thousand members, with a connection each.
 burst() {
   mkdir -p build/bench
@@ -203,7 +212,7 @@ stage=
 trap '[ -z "$stage" ] || echo "== stage $stage: FAILED after $SECONDS s"' EXIT
 for stage in "$@"; do
   case $stage in
-    lint | gosec | unit | servers | burst | heavy | mutants | fuzz | tidy) ;;
+    lint | gosec | unit | servers | matrix | burst | heavy | mutants | fuzz | tidy) ;;
     *) echo "scripts/test.sh: no stage $stage" >&2 && exit 64 ;;
   esac
   SECONDS=0

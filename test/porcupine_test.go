@@ -8,8 +8,10 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -233,6 +235,28 @@ func TestPorcupineConfirmsTheCheckerOnRealStores(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestNATSHistories has porcupine judge what clients of NATS hear while the server is
+// killed and frozen.
+func TestNATSHistories(t *testing.T) {
+	t.Parallel()
+	s := rotatest.StartNATS(t)
+	checkReal(t, histories(20), func() rota.Store { return rotanats.Store(s.URL() + "?sync=always") }, []*rotatest.RealServer{s})
+}
+
+// histories is how many of 20 histories of a store a test makes. ROTA_HISTORIES, which is
+// 200 in make matrix, is for all tests of a store together.
+func histories(of20 int) int {
+	text := os.Getenv("ROTA_HISTORIES")
+	if text == "" {
+		return of20
+	}
+	all, err := strconv.Atoi(text)
+	if err != nil {
+		panic("ROTA_HISTORIES: want a number: " + text)
+	}
+	return max(of20*all/20, 1)
 }
 
 func confirmReal(t *testing.T, open func() rota.Store, trouble func()) {

@@ -13,6 +13,8 @@ import (
 var released = []struct{ path, tag string }{
 	{"github.com/rota-dev/rota", ""},
 	{"github.com/rota-dev/rota/drivers/rotanats", "drivers/rotanats/"},
+	{"github.com/rota-dev/rota/drivers/rotazk", "drivers/rotazk/"},
+	{"github.com/rota-dev/rota/drivers/rotaetcd", "drivers/rotaetcd/"},
 	{"github.com/rota-dev/rota/cmd/rota", "cmd/rota/"},
 }
 

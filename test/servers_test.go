@@ -25,7 +25,9 @@ type notebook interface {
 }
 
 func TestRedisKeepsWhatItConfirmed(t *testing.T) { smoke(t, rotatest.StartRedis, redisBook) }
-func TestEtcdKeepsWhatItConfirmed(t *testing.T)  { smoke(t, rotatest.StartEtcd, etcdBook) }
+func TestEtcdKeepsWhatItConfirmed(t *testing.T) {
+	smoke(t, func(t testing.TB) *rotatest.RealServer { return rotatest.StartEtcd(t) }, etcdBook)
+}
 func TestZooKeeperKeepsWhatItConfirmed(t *testing.T) {
 	smoke(t, rotatest.StartZooKeeper, zooKeeperBook)
 }

@@ -20,7 +20,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 	for name, text := range map[string]string{
 		"value.yaml": "lease: 5s\nheartbeat: fast\n", "typo.yaml": "# mine\nleese: 5s\n", "broken.yaml": "lease: [5s\n",
 		"list.yaml": "- lease\n", "twice.yaml": "lease: 5s\nlease: 6s\n", "map.yaml": "name:\n  first: c1\n", "empty": "", "old.yaml": "drain: 3s\n",
-		"url.yaml": "group: g\nstore: redis://user:hunter2@host\nsource: none:?partitions=1\nown: exec:true\n",
+		"url.yaml": "group: g\nstore: mysql://user:hunter2@host\nsource: none:?partitions=1\nown: exec:true\n",
 		"half":     `{"v":2,"event":"grant","boot_ns":1}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -74,7 +74,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"serve --cert cert.pem", 64, "--cert and --key: give both or none"},
 
 		// URLs.
-		{"run --group g --store redis://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "redis://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, wss://HOST, mem:`},
+		{"run --group g --store mysql://me:hunter2@host --source none:?partitions=2 --own exec:true", 64, `--store "mysql://***@host": unknown kind of URL; known are embed:./rota-data, nats://HOST:4222, tls://HOST:4222, wss://HOST, etcd://HOST:2379, zk://HOST:2181, redis://HOST:6379, rediss://HOST:6379, redis+sentinel://HOST:26379/NAME, redis+cluster://HOST:6379, mem:`},
 		{"run --group g --store host:4222 --source none:?partitions=2 --own exec:true", 64, `--store "host:4222": unknown kind of URL; known are `},
 		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
 		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": write mem: and nothing else`},
@@ -87,7 +87,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store mem: --source none:?names=a,a --own exec:true", 64, `names: "a" is empty or there twice`},
 		{"run --group g --store mem: --source nats://h?stream=S", 64, "it needs a stream and a subject: "},
 		{"run --group g --store mem: --source nats://h?stream=S&subject=a.b", 64, "the subject needs one star, for the partition: orders.*"},
-		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions=x: want a number from 1 to 100000`},
+		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions: want a number from 1 to 100000, not "x"`},
 
 		// Handlers.
 		{stream + "--handle wat", 64, `--handle "wat": want log, none, sleep:TIME, exec:CMD or http:URL`},
@@ -140,7 +140,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --config twice.yaml", 64, "twice.yaml:2: lease: it is set in line 1 already"},
 		{"run --config map.yaml", 64, "map.yaml:2: name: want a plain value"},
 		{"run --config none.yaml", 64, "--config: open none.yaml: no such file or directory"},
-		{"run --config url.yaml", 64, `--store "redis://***@host": unknown kind of URL`},
+		{"run --config url.yaml", 64, `--store "mysql://***@host": unknown kind of URL`},
 		{member + "--events no/where", 64, "--events: open no/where: no such file or directory"},
 		{"serve --token-file none", 64, "--token-file: open none: no such file or directory"},
 		{"serve --token-file empty", 64, "--token-file: empty is empty"},

@@ -97,7 +97,7 @@ func onCluster(t *testing.T) *campaign {
 	c := newCampaign(t, cluster.URL(), 3)
 	n := 0
 	next := func(of func(*rotatest.RealServer) fault) func() error {
-		return func() error { n++; return of(cluster.nodes[n%len(cluster.nodes)]).do() }
+		return func() error { n++; return of(cluster.Nodes[n%len(cluster.Nodes)]).do() }
 	}
 	c.faults = append(c.faults,
 		fault{"server killed", next(func(s *rotatest.RealServer) fault { return killed(t, s) })},

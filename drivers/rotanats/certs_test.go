@@ -11,19 +11,20 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/rota-dev/rota/internal/certs"
 )
 
 // rotated is a server with mTLS, whose certificate authority is replaced.
 type rotated struct {
 	t    *testing.T
-	dir  string // of certificates
+	ca   *certs.Authority
 	data string
 	*embedded.Server
 }
 
 func newRotated(t *testing.T) *rotated {
 	t.Helper()
-	r := &rotated{t: t, dir: t.TempDir(), data: filepath.Join(t.TempDir(), "data")}
+	r := &rotated{t: t, ca: certs.New(t), data: filepath.Join(t.TempDir(), "data")}
 	r.renew()
 	r.Server = serveTCP(t, r.data, r.url("HOST"))
 	t.Cleanup(func() { r.Close() })
@@ -33,12 +34,12 @@ func newRotated(t *testing.T) *rotated {
 // renew replaces all certificates by those of another authority.
 func (r *rotated) renew() {
 	r.t.Helper()
-	ca := newAuthority(r.t, r.dir)
-	ca.issue("server")
-	ca.issue("client")
+	r.ca.Renew()
+	r.ca.Issue("server", time.Hour)
+	r.ca.Issue("client", time.Hour)
 }
 
-func (r *rotated) file(name string) string { return filepath.Join(r.dir, name) }
+func (r *rotated) file(name string) string { return filepath.Join(r.ca.Dir, name) }
 
 // url is the server's address.
 func (r *rotated) url(host string) string {
@@ -102,10 +103,10 @@ func TestAServerShowsTheNewestCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t)
 	former := filepath.Join(t.TempDir(), "former")
-	if err := os.CopyFS(former, os.DirFS(r.dir)); err != nil {
+	if err := os.CopyFS(former, os.DirFS(r.ca.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	old := &rotated{t: t, dir: former, Server: r.Server}
+	old := &rotated{t: t, ca: &certs.Authority{Dir: former}, Server: r.Server}
 	r.renew()
 	if err := works(t, r.client()); err != nil {
 		t.Errorf("with the new certificates: %v", err)

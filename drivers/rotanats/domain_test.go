@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/rota-dev/rota/internal/certs"
 )
 
 // start runs a server of the test's process.
@@ -89,8 +90,8 @@ func TestDomain(t *testing.T) {
 // TestWebSockets runs a group through web sockets, with and without TLS.
 func TestWebSockets(t *testing.T) {
 	dir := t.TempDir()
-	ca := newAuthority(t, dir)
-	cert, key := ca.issue("server")
+	ca := certs.New(t)
+	cert, key := ca.Issue("server", time.Hour)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestWebSockets(t *testing.T) {
 			at := ns.PortsInfo(30 * time.Second).WebSocket[0]
 			query := ""
 			if scheme == "wss" {
-				query = "?ca=" + ca.file
+				query = "?ca=" + ca.File
 				if err := works(t, rotanats.Store(at)); err == nil {
 					t.Error("a certificate of an unknown CA was accepted")
 				}

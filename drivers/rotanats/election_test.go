@@ -113,7 +113,7 @@ func TestRollingRestart(t *testing.T) {
 	c, b, l, p := beside(t)
 	var ours, bare []time.Duration
 	for i := range times {
-		n := c.nodes[i%len(c.nodes)]
+		n := c.Nodes[i%len(c.Nodes)]
 		since := time.Now()
 		if err := errors.Join(n.Stop(t.Context()), n.Start(t.Context()), n.Ready(t.Context())); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
 	"github.com/rota-dev/rota/drivers/rotanats/internal/folder"
+	"github.com/rota-dev/rota/internal/address"
 )
 
 // ErrNotServed means that no process serves the folder now.

@@ -234,7 +234,7 @@ func TestLeaseLongerThanAnElection(t *testing.T) {
 	var plan uint64
 	wait("a plan", func(st *rota.Status) bool { plan = st.Plan; return plan > 0 })
 	leader := c.leader(t)
-	for i, n := range c.nodes {
+	for i, n := range c.Nodes {
 		if []string{"n1", "n2", "n3"}[i] != leader {
 			continue
 		}
@@ -258,7 +258,7 @@ func (c *cluster) follower(t testing.TB, i int) *rotatest.RealServer {
 	names := []string{"n1", "n2", "n3"}
 	for k := range names {
 		if at := (i + k) % len(names); names[at] != leader {
-			return c.nodes[at]
+			return c.Nodes[at]
 		}
 	}
 	panic("unreachable")

@@ -2,17 +2,10 @@ package rotanats_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	mrand "math/rand/v2"
 	"net"
 	"os"
@@ -28,6 +21,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotanats/embedded"
+	"github.com/rota-dev/rota/internal/certs"
 )
 
 const hidden = "hunter2SECRET"
@@ -155,26 +149,25 @@ func TestSecretsAreNotTold(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ca := newAuthority(t, dir)
-	serverCert, serverKey := ca.issue("server")
-	clientCert, clientKey := ca.issue("client")
-	other := newAuthority(t, t.TempDir())
-	otherCert, otherKey := other.issue("client")
+	ca := certs.New(t)
+	serverCert, serverKey := ca.Issue("server", time.Hour)
+	clientCert, clientKey := ca.Issue("client", time.Hour)
+	other := certs.New(t)
+	otherCert, otherKey := other.Issue("client", time.Hour)
 	oneWay := serveBy(t, "nats://HOST?cert="+serverCert+"&key="+serverKey+"&token="+hidden)
-	bothWays := serveBy(t, "nats://HOST?cert="+serverCert+"&key="+serverKey+"&ca="+ca.file+"&token="+hidden)
+	bothWays := serveBy(t, "nats://HOST?cert="+serverCert+"&key="+serverKey+"&ca="+ca.File+"&token="+hidden)
 	for _, c := range []struct {
 		name    string
 		address string
 		ok      bool
 	}{
-		{"CA", "tls://" + oneWay.Addr() + "?ca=" + ca.file, true},
-		{"CA with both certificates", "tls://" + bothWays.Addr() + "?ca=" + ca.file + "&cert=" + clientCert + "&key=" + clientKey, true},
+		{"CA", "tls://" + oneWay.Addr() + "?ca=" + ca.File, true},
+		{"CA with both certificates", "tls://" + bothWays.Addr() + "?ca=" + ca.File + "&cert=" + clientCert + "&key=" + clientKey, true},
 		{"without a CA", "tls://" + oneWay.Addr(), false},
-		{"another CA", "tls://" + oneWay.Addr() + "?ca=" + other.file, false},
-		{"without a client's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.file, false},
-		{"another's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.file + "&cert=" + otherCert + "&key=" + otherKey, false},
-		{"no such file", "tls://" + oneWay.Addr() + "?ca=" + ca.file + ".no", false},
+		{"another CA", "tls://" + oneWay.Addr() + "?ca=" + other.File, false},
+		{"without a client's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.File, false},
+		{"another's certificate", "tls://" + bothWays.Addr() + "?ca=" + ca.File + "&cert=" + otherCert + "&key=" + otherKey, false},
+		{"no such file", "tls://" + oneWay.Addr() + "?ca=" + ca.File + ".no", false},
 		{"not a certificate", "tls://" + oneWay.Addr() + "?ca=" + serverKey, false},
 	} {
 		err := works(t, rotanats.Store(with(c.address, "token="+hidden)))
@@ -183,55 +176,6 @@ func TestTLS(t *testing.T) {
 		}
 		silent(t, c.name, err)
 	}
-}
-
-// authority is a CA for one test.
-type authority struct {
-	t    testing.TB
-	dir  string
-	file string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB, dir string) *authority {
-	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem")}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	a.key = a.newKey()
-	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key)
-	a.write(a.file, "CERTIFICATE", der, err)
-	return a
-}
-
-func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) write(file, kind string, der []byte, err error) {
-	if err == nil {
-		err = os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func (a *authority) issue(name string) (cert, key string) {
-	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	k := a.newKey()
-	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &k.PublicKey, a.key)
-	a.write(cert, "CERTIFICATE", der, err)
-	der, err = x509.MarshalECPrivateKey(k)
-	a.write(key, "EC PRIVATE KEY", der, err)
-	return cert, key
 }
 
 // TestCredentialsFile signs in to a server that trusts an operator.
@@ -297,7 +241,7 @@ func TestCredentialsFile(t *testing.T) {
 // password, is refused and does not count as no secret.
 func TestServeIsNotOpenByMistake(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t, t.TempDir())
+	ca := certs.New(t)
 	for name, c := range map[string]struct {
 		url  string
 		opts []rotanats.Option
@@ -307,11 +251,11 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 		"a user without a password":  {"nats://ada:@HOST", nil, "give both"},
 		"half of it beside a token":  {"nats://:" + hidden + "@HOST?token=" + hidden, nil, "give both"},
 		"a client's credentials":     {"nats://HOST?creds=user.creds", nil, "they are for clients"},
-		"a CA without a certificate": {"nats://HOST?token=" + hidden + "&ca=" + ca.file, nil, "nobody could connect"},
+		"a CA without a certificate": {"nats://HOST?token=" + hidden + "&ca=" + ca.File, nil, "nobody could connect"},
 		"tls without a certificate":  {"tls://HOST?token=" + hidden, nil, "nobody could connect"},
 		"TLS without a certificate":  {"nats://HOST?token=" + hidden, []rotanats.Option{rotanats.TLS(&tls.Config{MinVersion: tls.VersionTLS12})}, "nobody could connect"},
-		"a password file, no user":   {"nats://HOST?password-file=" + ca.file, nil, "password-file needs a user"},
-		"no such token file":         {"nats://HOST?token-file=" + ca.file + ".no", nil, "the token file"},
+		"a password file, no user":   {"nats://HOST?password-file=" + ca.File, nil, "password-file needs a user"},
+		"no such token file":         {"nats://HOST?token-file=" + ca.File + ".no", nil, "the token file"},
 		"two addresses":              {"nats://HOST,127.0.0.1:14224?token=" + hidden, nil, "one address"},
 		"a folder":                   {"embed:data", nil, "one address"},
 	} {
@@ -334,13 +278,13 @@ func TestServeIsNotOpenByMistake(t *testing.T) {
 // clients need.
 func TestFolderAsksForNothing(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t, t.TempDir())
-	cert, key := ca.issue("server")
+	ca := certs.New(t)
+	cert, key := ca.Issue("server", time.Hour)
 	for name, url := range map[string]string{
 		"a token":        "nats://HOST?token=" + hidden,
 		"a password":     "nats://ada:" + hidden + "@HOST",
 		"a certificate":  "nats://HOST?cert=" + cert + "&key=" + key,
-		"certificates":   "nats://HOST?cert=" + cert + "&key=" + key + "&ca=" + ca.file,
+		"certificates":   "nats://HOST?cert=" + cert + "&key=" + key + "&ca=" + ca.File,
 		"the folder key": "nats://HOST",
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -361,8 +305,8 @@ func TestFolderAsksForNothing(t *testing.T) {
 // whose secrets can be read on the network.
 func TestUnencryptedServerIsTold(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t, t.TempDir())
-	cert, key := ca.issue("server")
+	ca := certs.New(t)
+	cert, key := ca.Issue("server", time.Hour)
 	for name, c := range map[string]struct {
 		query  string
 		warned bool

@@ -200,7 +200,7 @@ func TestSourceClusterKilled(t *testing.T) {
 	c := startCluster(t)
 	b := newBroker(t, c.URL(), func(c *jetstream.StreamConfig) { c.Replicas = 3 })
 	survives(t, b, 60*time.Second, func() {
-		for _, n := range c.nodes {
+		for _, n := range c.Nodes {
 			if err := errors.Join(n.Kill(), n.Start(t.Context()), n.Ready(t.Context())); err != nil {
 				t.Fatal(err)
 			}

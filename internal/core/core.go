@@ -51,7 +51,7 @@ const (
 	Pack                   // by measured load: few members, and little is moved
 )
 
-// Config holds the settings of a session. They do not change.
+// Config holds the settings of a session. All but Volatile do not change.
 type Config struct {
 	Session  record.Session
 	Name     string
@@ -60,7 +60,7 @@ type Config struct {
 	Timing
 	Packing  Packing        // of the strategy Pack
 	Fresh    bool           // the store is known to be new: no hold at creation
-	Volatile bool           // the store may lose acknowledged writes (class C)
+	Volatile bool           // the store may lose acknowledged writes (class C); set anew before each event Server
 	Era      uint32         // wall clock in units of 4 s since 1970: no new incarnation is lower
 	Hash     uint32         // of the session: spreads the claims of members far back in line
 	Self     *record.Member // host, labels and the like; copied into every record

@@ -1,87 +1,11 @@
 package servers
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
-
-// Redis runs one server that writes every command to its log before it answers.
-func Redis(ctx context.Context) (*Server, error) {
-	bin, err := FindRedis()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, "redis", 1, func(s *Server) error {
-		s.url = "redis://" + s.addr
-		s.commands = []command{{path: bin, args: []string{
-			"--port", s.ports[0].String(), "--bind", "127.0.0.1", "--dir", s.data(),
-			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
-		}}}
-		s.answers = func(ctx context.Context) error {
-			return ask(ctx, s.addr, "PING\r\n", wantLine("+PONG\r\n"))
-		}
-		return nil
-	})
-}
-
-// Etcd runs a cluster of one.
-func Etcd(ctx context.Context) (*Server, error) {
-	bin, err := FindEtcd()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, "etcd", 2, func(s *Server) error {
-		s.url = "http://" + s.addr
-		peer := "http://" + s.ports[1].addr()
-		s.commands = []command{{path: bin, args: []string{
-			"--name", "n1", "--data-dir", s.data(),
-			"--listen-client-urls", s.url, "--advertise-client-urls", s.url,
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "n1=" + peer,
-			"--heartbeat-interval", "20", "--election-timeout", "200", // alone, it still waits for a vote after each start
-		}}}
-		s.answers = func(ctx context.Context) error { return get(ctx, s.url+"/health") }
-		return nil
-	})
-}
-
-// ZooKeeper runs one standalone server.
-func ZooKeeper(ctx context.Context) (*Server, error) {
-	classes, err := FindZooKeeper()
-	if err != nil {
-		return nil, err
-	}
-	return launch(ctx, "zookeeper", 1, func(s *Server) error {
-		s.url = "zk://" + s.addr
-		cfg, err := s.conf("zoo.cfg", fmt.Sprintf(`tickTime=500
-dataDir=%s
-clientPortAddress=127.0.0.1
-clientPort=%s
-admin.enableServer=false
-maxClientCnxns=0
-4lw.commands.whitelist=*
-`, s.data(), s.ports[0]))
-		if err != nil {
-			return err
-		}
-		s.commands = []command{java(256, "-Dzookeeper.preAllocSize=1024",
-			"-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)}
-		// ruok answers before sessions work.
-		s.answers = func(ctx context.Context) error {
-			return ask(ctx, s.addr, "srvr", func(r *bufio.Reader) error {
-				text, err := io.ReadAll(r)
-				if err == nil && !strings.Contains(string(text), "Mode:") {
-					err = fmt.Errorf("srvr answers %q", text)
-				}
-				return err
-			})
-		}
-		return nil
-	})
-}
 
 // NATS runs one server with JetStream that syncs every write to disk.
 func NATS(ctx context.Context, bin string) (*Server, error) {

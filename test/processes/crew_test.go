@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -86,7 +85,7 @@ type member struct {
 func newCrew(t *testing.T, h *host, partitions int) *crew {
 	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, changed: make(chan struct{})}
 	c.sink = newSink(t, filepath.Join(c.dir, "sink.jsonl"))
-	c.store = rotanats.Store(c.storeURL("") + "&name=test")
+	c.store = openStore(c.storeURL())
 	t.Cleanup(func() { c.store.Close() })
 	go c.watch()
 	return c
@@ -102,19 +101,20 @@ func (m *member) name() string {
 func (c *crew) start(label string, apart bool, flags ...string) *member {
 	c.Helper()
 	m := c.enlist(label)
-	address, sink := c.host.addr, c.sink.addr
+	doors := c.host.doors()
+	doors["sink"] = c.sink.addr
 	var argv []string
 	if apart {
-		m.nets = newNetns(c.T, map[string]string{"store": c.host.addr, "sink": c.sink.addr})
-		address, sink = m.nets.doors["store"], m.nets.doors["sink"]
-		argv = m.nets.within()
+		m.nets = newNetns(c.T, doors)
+		doors, argv = m.nets.doors, m.nets.within()
 	}
-	source := c.host.url(address, "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts))
+	sink := doors["sink"]
+	source := c.host.url(doors["broker"], "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts))
 	if c.library {
 		m.be(task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond, Lease: lease, Heartbeat: heartbeat})
 		return m
 	}
-	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.storeURL(address), "--source", source,
+	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.host.storeURL(c.T, doors), "--source", source,
 		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--quiet-time", settle.String())
 	m.run(append(argv, append(slices.Clone(c.tune), flags...)...), "ROTA_DEFECT="+c.defect)
 	return m
@@ -134,9 +134,7 @@ func (c *crew) startMany(label string, n int) *member {
 	return m
 }
 
-func (c *crew) storeURL(address string) string {
-	return c.host.url(address, "sync=always&bucket="+c.host.bucket(c.T))
-}
+func (c *crew) storeURL() string { return c.host.storeURL(c.T, c.host.doors()) }
 
 // enlist makes room for one more process.
 func (c *crew) enlist(label string) *member {
@@ -152,7 +150,7 @@ func (c *crew) enlist(label string) *member {
 // be runs this program as members that use the library.
 func (m *member) be(k task) {
 	m.c.Helper()
-	k.Group, k.Store, k.Gate, k.Settle = m.c.group, m.c.storeURL(""), m.gate, settle
+	k.Group, k.Store, k.Gate, k.Settle = m.c.group, m.c.storeURL(), m.gate, settle
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
@@ -305,7 +303,7 @@ func (m *member) code() int {
 
 // order lets an operator speak.
 func (c *crew) order(words ...string) error {
-	args := append(words, "--group", c.group, "--store", c.storeURL(""))
+	args := append(words, "--group", c.group, "--store", c.storeURL())
 	out, err := exec.Command(c.rota, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("rota %s: %w: %s", strings.Join(words, " "), err, out)

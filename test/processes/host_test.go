@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,22 +21,43 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotaetcd"
+	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/drivers/rotaredis"
+	"github.com/rota-dev/rota/drivers/rotazk"
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A host is a server: where members meet, and where their messages are.
+// A host is where members meet and where their messages are. NATS is both; the other
+// stores have a NATS beside them for the messages.
 type host struct {
 	name  string
-	addr  string
+	addr  string // of NATS
 	token string
+
+	store     string // address of the store, if it is not NATS
+	storeLike string // its URL: %s is the address, then a name of the test's own
 }
 
-// hosts are the stores that a row must hold on.
+// hosts are the stores that every row must hold on.
 var hosts = map[string]func(*testing.T) *host{"embedded": serveEmbedded, "nats": serveNATS}
+
+// moreHosts are stores on which some rows are shown each time, and all by make matrix.
+var moreHosts = map[string]func(*testing.T) *host{"etcd": serveEtcd, "zookeeper": serveZooKeeper, "redis": serveRedis}
+
+// shownOnMore are the rows that are shown on moreHosts each time: one of each kind of
+// thing that a store does in a group's life.
+var shownOnMore = regexp.MustCompile(`^Test(S0_04|S0_05|S0_08|S2_Join|S2_Leave|S2_Kill)_`)
 
 // everywhere runs a test on every host, each with a server of its own.
 func everywhere(t *testing.T, test func(t *testing.T, h *host)) {
-	for name, serve := range hosts {
+	all := maps.Clone(hosts)
+	if os.Getenv("ROTA_MATRIX") != "" || shownOnMore.MatchString(t.Name()) {
+		maps.Copy(all, moreHosts)
+	}
+	for name, serve := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := serve(t)
@@ -85,16 +108,61 @@ func serveNATS(t *testing.T) *host {
 	return &host{addr: rotatest.StartNATS(t).Addr()}
 }
 
-// url names the server, at another address of it if one is given.
-func (h *host) url(addr, query string) string {
-	if addr == "" {
-		addr = h.addr
+func serveEtcd(t *testing.T) *host {
+	return beside(t, rotatest.StartEtcd(t), "etcd://%s/%s")
+}
+
+func serveZooKeeper(t *testing.T) *host {
+	return beside(t, rotatest.StartZooKeeper(t), "zk://%s/%s")
+}
+
+func serveRedis(t *testing.T) *host {
+	return beside(t, rotatest.StartRedis(t), "redis://%s?prefix=%s")
+}
+
+// beside is a store with a NATS beside it.
+func beside(t *testing.T, s *rotatest.RealServer, like string) *host {
+	h := serveNATS(t)
+	h.store, h.storeLike = s.Addr(), like
+	return h
+}
+
+// doors are the addresses that a member needs, by name.
+func (h *host) doors() map[string]string {
+	if h.store == "" {
+		return map[string]string{"broker": h.addr}
 	}
+	return map[string]string{"broker": h.addr, "store": h.store}
+}
+
+// url names the NATS server at one of its addresses.
+func (h *host) url(addr, query string) string {
 	user := ""
 	if h.token != "" {
 		user = h.token + "@"
 	}
 	return "nats://" + user + addr + "?" + query
+}
+
+// storeURL names the store at one of its addresses.
+func (h *host) storeURL(t *testing.T, doors map[string]string) string {
+	if h.store == "" {
+		return h.url(doors["broker"], "sync=always&bucket="+h.bucket(t))
+	}
+	return fmt.Sprintf(h.storeLike, doors["store"], h.bucket(t))
+}
+
+// openStore opens the store that a URL names.
+func openStore(url string) rota.Store {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "etcd":
+		return rotaetcd.Store(url)
+	case "zk":
+		return rotazk.Store(url)
+	case "redis":
+		return rotaredis.Store(url)
+	}
+	return rotanats.Store(url)
 }
 
 // bucket is a name of its own for each test.

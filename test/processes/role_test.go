@@ -92,7 +92,7 @@ func (k *task) config(name string, j *teller) rota.Config {
 		}
 		os.Exit(4)
 	}
-	c := rota.Config{Group: k.Group, Abort: abort, Name: name, Store: rotanats.Store(k.Store), NewGroup: true, Lease: k.Lease, Heartbeat: k.Heartbeat, QuietTime: k.Settle, Trace: j.tell, TraceMessages: !k.Quiet}
+	c := rota.Config{Group: k.Group, Abort: abort, Name: name, Store: openStore(k.Store), NewGroup: true, Lease: k.Lease, Heartbeat: k.Heartbeat, QuietTime: k.Settle, Trace: j.tell, TraceMessages: !k.Quiet}
 	if k.Source == "" {
 		c.Source = rota.Func(k.names, func(ctx context.Context, own rota.Ownership) error {
 			own.Started()

@@ -16,7 +16,9 @@ import (
 func TestServerLogIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := natsLog{log: serverLog(&address.Settings{Log: slog.New(slog.NewTextHandler(&out, nil))}), dir: "d"}
+		var set address.Settings
+		set.Log = slog.New(slog.NewTextHandler(&out, nil))
+		l := natsLog{log: serverLog(&set), dir: "d"}
 		for i := range 100 {
 			l.Errorf("127.0.0.1:%d - cid:%d - authentication error", 4000+i, i)
 		}

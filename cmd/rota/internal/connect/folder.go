@@ -179,5 +179,5 @@ func (t *Target) Open() (rota.Store, error) {
 			return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.Group, dir)
 		}
 	}
-	return OpenStore(t.Store, rotanats.AsItIs())
+	return LookAt(t.Store)
 }

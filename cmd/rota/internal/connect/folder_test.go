@@ -29,7 +29,7 @@ func FuzzUpNote(f *testing.F) {
 		if n != (Note{}) && !json.Valid(b) {
 			t.Errorf("%q is read as %+v", b, n)
 		}
-		if _, err := natsSource("embed:" + dir + "?" + n.Source); err != nil {
+		if _, err := natsSource("embed:"+dir+"?"+n.Source, false); err != nil {
 			trial.Tame(t, "a refusal", plain.Lines(err.Error()))
 		}
 	})

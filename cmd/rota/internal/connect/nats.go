@@ -13,34 +13,34 @@ import (
 )
 
 // natsStore opens nats://…, tls://…, ws://… and wss://….
-func natsStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
+func natsStore(raw string, looks bool) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, Words(err)
 	}
-	return rotanats.Store(raw, opts...), nil
+	return rotanats.Store(raw, options(looks)...), nil
 }
 
 // embedStore opens embed:DIR: the first process of the host to come serves it.
-func embedStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
+func embedStore(raw string, looks bool) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, Words(err)
 	}
-	return embedded.Store(FolderURL(raw), opts...), nil
+	return embedded.Store(FolderURL(raw), options(looks)...), nil
 }
 
 // folderStore opens folder:DIR, which is what commands without --store mean: it
 // connects to whoever serves the folder, and never serves it itself. A member
 // that did would keep the folder when its rota up has ended.
-func folderStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
+func folderStore(raw string, looks bool) (rota.Store, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return nil, Words(err)
 	}
-	return rotanats.Store(WithParameter(FolderURL(raw), "name=rota"), opts...), nil
+	return rotanats.Store(WithParameter(FolderURL(raw), "name=rota"), options(looks)...), nil
 }
 
 // natsSource opens nats://…?stream=S&subject=orders.*&partitions=N, and the same
 // with embed:DIR.
-func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
+func natsSource(raw string, _ bool) (queueSource, error) {
 	if err := rotanats.Check(raw); err != nil {
 		return queueSource{}, Words(err)
 	}
@@ -54,8 +54,21 @@ func natsSource(raw string, _ ...rotanats.Option) (queueSource, error) {
 	return queueSource{Source: rotanats.Source(FolderURL(raw))}, nil
 }
 
+func options(looks bool) []rotanats.Option {
+	if looks {
+		return []rotanats.Option{rotanats.AsItIs()}
+	}
+	return nil
+}
+
 // Words takes the driver's name off: the flag is named instead.
-func Words(err error) error { return plainError(strings.TrimPrefix(err.Error(), "rotanats: ")) }
+func Words(err error) error {
+	text := err.Error()
+	if driver, rest, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(driver, "rota") && !strings.Contains(driver, " ") {
+		text = rest
+	}
+	return plainError(text)
+}
 
 type plainError string
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
-	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -18,8 +17,8 @@ import (
 // A scheme is one kind of URL.
 type scheme[T any] struct {
 	name string
-	like string // an example, for people; "" if it is not for them
-	open func(raw string, opts ...rotanats.Option) (T, error)
+	like string                                  // an example, for people; "" if it is not for them
+	open func(raw string, looks bool) (T, error) // looks: it makes nothing that is not there
 }
 
 var stores = []scheme[rota.Store]{
@@ -28,8 +27,18 @@ var stores = []scheme[rota.Store]{
 	{"tls", "tls://HOST:4222", natsStore},
 	{"ws", "", natsStore},
 	{"wss", "wss://HOST", natsStore},
+	{"etcd", "etcd://HOST:2379", etcdStore},
+	{"etcds", "", etcdStore},
+	{"zk", "zk://HOST:2181", zkStore},
+	{"zks", "", zkStore},
+	{"redis", "redis://HOST:6379", redisStore},
+	{"rediss", "rediss://HOST:6379", redisStore},
+	{"redis+sentinel", "redis+sentinel://HOST:26379/NAME", redisStore},
+	{"rediss+sentinel", "", redisStore},
+	{"redis+cluster", "redis+cluster://HOST:6379", redisStore},
+	{"rediss+cluster", "", redisStore},
 	{"folder", "", folderStore},
-	{"mem", "mem:", func(raw string, _ ...rotanats.Option) (rota.Store, error) {
+	{"mem", "mem:", func(raw string, _ bool) (rota.Store, error) {
 		if raw != "mem:" {
 			return nil, fmt.Errorf("write mem: and nothing else")
 		}
@@ -55,7 +64,7 @@ var sources = []scheme[queueSource]{
 }
 
 // openNone reads none:?partitions=N or none:?names=a,b,c.
-func openNone(raw string, _ ...rotanats.Option) (queueSource, error) {
+func openNone(raw string, _ bool) (queueSource, error) {
 	rest := strings.TrimPrefix(raw, "none:")
 	q, err := url.ParseQuery(strings.TrimPrefix(rest, "?"))
 	if err != nil || rest != "" && rest[0] != '?' {
@@ -96,20 +105,23 @@ func partitionCount(s string) (int, error) {
 	return n, nil
 }
 
-func OpenStore(raw string, opts ...rotanats.Option) (rota.Store, error) {
-	return open("store", stores, raw, opts...)
-}
+// OpenStore opens the store of a member.
+func OpenStore(raw string) (rota.Store, error) { return open("store", stores, raw, false) }
 
-func OpenSource(raw string) (queueSource, error) { return open("source", sources, raw) }
+// LookAt opens the store of a command that looks at a group, or gives orders to it: it
+// makes nothing that is not there.
+func LookAt(raw string) (rota.Store, error) { return open("store", stores, raw, true) }
 
-func open[T any](flag string, table []scheme[T], raw string, opts ...rotanats.Option) (T, error) {
+func OpenSource(raw string) (queueSource, error) { return open("source", sources, raw, false) }
+
+func open[T any](flag string, table []scheme[T], raw string, looks bool) (T, error) {
 	var none T
 	name, _, ok := strings.Cut(raw, ":")
 	i := slices.IndexFunc(table, func(s scheme[T]) bool { return s.name == name })
 	if !ok || i < 0 {
 		return none, cli.Usagef("--%s %q: unknown kind of URL; known are %s", flag, cli.Redact(raw), examples(table))
 	}
-	v, err := table[i].open(raw, opts...)
+	v, err := table[i].open(raw, looks)
 	if err != nil {
 		return none, cli.Usagef("--%s %q: %v", flag, cli.Redact(raw), err)
 	}

@@ -163,6 +163,10 @@ func licence(text string) (string, error) {
 			out = append(out, l.name)
 		}
 	}
+	// It is that of three clauses without the third.
+	if len(out) == 0 && strings.Contains(text, "Redistributions in binary form must reproduce the above copyright notice") {
+		out = append(out, "BSD-2-Clause")
+	}
 	if len(out) == 0 {
 		return "", errors.New("no licence that is known here: look at its texts, and teach licence its name")
 	}

@@ -3,9 +3,6 @@ package address
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -13,38 +10,6 @@ import (
 
 // Certificate files are replaced before they expire. A client reads its own certificate,
 // and those it trusts, for every connection; a server reads them for every client.
-
-// TLSConfig returns the TLS configuration of a client. A server uses the same files, with
-// the CA for its clients.
-func (s *Settings) TLSConfig() (*tls.Config, error) {
-	if s.TLS != nil {
-		return s.TLS.Clone(), nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.CA != "" {
-		pool, err := roots(s.CA)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = pool
-	}
-	if s.Cert != "" {
-		pair, err := s.pair()
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-func (s *Settings) pair() (tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
-	if err != nil {
-		return pair, fmt.Errorf("certificate %s with key %s: %w", filepath.Base(s.Cert), filepath.Base(s.Key), err)
-	}
-	return pair, nil
-}
 
 // dialingTLS returns the TLS options of the NATS client. failing is called with the result
 // of each read of the files for a later connection, since the client does not report it.
@@ -61,14 +26,14 @@ func (s *Settings) dialingTLS(failing func(error)) ([]nats.Option, error) {
 	var trusted func() (*x509.CertPool, error)
 	if s.Cert != "" {
 		pair = func() (tls.Certificate, error) {
-			pair, err := s.pair()
+			pair, err := s.Pair()
 			failing(err)
 			return pair, err
 		}
 	}
 	if s.CA != "" {
 		trusted = func() (*x509.CertPool, error) {
-			pool, err := roots(s.CA)
+			pool, err := s.Trusted()
 			failing(err)
 			return pool, err
 		}
@@ -99,16 +64,4 @@ func (s *Settings) ServeNewest(first *tls.Config) {
 		last = c
 		return last, nil
 	}
-}
-
-func roots(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the file of trusted certificates: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("the file of trusted certificates: no certificate in %s", file)
-	}
-	return pool, nil
 }
