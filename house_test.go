@@ -58,7 +58,7 @@ var rooms = []arrow{
 	{"internal/scenario", of("internal/rule"), nil},
 	{"internal/rule", nil, of("internal/scenario")},
 	{"internal/servers", nil, nil},
-	{"internal/sim", of("internal/core", "internal/record", "internal/check", "internal/scenario", "internal/rule", "internal/speed"), nil},
+	{"internal/sim", of("internal/core", "internal/record", "internal/check", "internal/scenario", "internal/rule", "internal/speed"), of("internal/pack", "internal/plan")},
 	{"internal/explore", of("internal/core", "internal/record", "internal/rule"), nil},
 	{"internal/pace", nil, nil},
 	{".", of("internal/clock", "internal/core", "internal/pace", "internal/record", "internal/rule", "internal/speed"), of("rotatest", "internal/check", "internal/scenario", "internal/servers")},

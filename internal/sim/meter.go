@@ -138,8 +138,8 @@ func (w *World) weigh(h *host) core.Event {
 // SetLoad sets what arrives at a partition per second from now on.
 func (s *Stage) SetLoad(part string, perSecond float64) { s.w.setLoad(part, perSecond) }
 
-// Placed returns the member that each partition is with by the plan; "" if with none.
-func (s *Stage) Placed() (out []string) {
+// OwnerNames returns the name of the owner of each partition; "" if it has none.
+func (s *Stage) OwnerNames() (out []string) {
 	p := s.w.store.plan.Plan
 	if p == nil {
 		return nil

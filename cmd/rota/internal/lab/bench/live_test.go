@@ -63,14 +63,14 @@ func TestTheLiveLoopIsAsGoodAsThePlanner(t *testing.T) {
 	var liveUsed, bareUsed int
 	var liveMoved, bareMoved float64
 	over := time.Duration(0) // members' time above the trigger
-	was := s.Placed()
+	was := s.OwnerNames()
 	for range steps {
 		next()
 		set()
 		for range 15 {
 			s.Advance(2 * time.Second)
 			load := map[string]float64{}
-			for i, m := range s.Placed() {
+			for i, m := range s.OwnerNames() {
 				load[m] += speeds[i]
 			}
 			for m, l := range load {
@@ -83,7 +83,7 @@ func TestTheLiveLoopIsAsGoodAsThePlanner(t *testing.T) {
 			t.Fatal(err)
 		}
 		used := map[string]bool{}
-		now := s.Placed()
+		now := s.OwnerNames()
 		for i, m := range now {
 			used[m] = true
 			if was[i] != m {
