@@ -24,7 +24,7 @@ var printers = map[string]string{
 		assent.carryOut showDraft nothingToDo
 		printLetters deadDropCmd replay.order replay.look`,
 	"it prints from a copy in which every text is plain": `
-		printStatus printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance
+		printStatus printLoad printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance
 		printTroubles showLetter`,
 	"it prints what explain, judgeLines or one of these tables has made": `
 		CheckCmd ExplainCmd view.show failoverFlags.once`,

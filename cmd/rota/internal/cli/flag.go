@@ -51,6 +51,15 @@ func (n number[T]) endless() bool { return uint64(n.hi) == math.MaxInt }
 // OneWord is one word of a few.
 func OneWord(v *string, of ...string) pflag.Value { return choice{v, of} }
 
+// orList joins words: a, b or c.
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
 type choice struct {
 	v  *string
 	of []string
@@ -67,7 +76,7 @@ func (c choice) Type() string { return strings.Join(c.of, "|") }
 
 func (c choice) Set(s string) error {
 	if !slices.Contains(c.of, s) {
-		return fmt.Errorf("want %s", strings.Join(c.of, " or "))
+		return fmt.Errorf("want %s", orList(c.of))
 	}
 	*c.v = s
 	return nil
