@@ -15,6 +15,7 @@ var released = []struct{ path, tag string }{
 	{"github.com/rota-dev/rota/drivers/rotanats", "drivers/rotanats/"},
 	{"github.com/rota-dev/rota/drivers/rotazk", "drivers/rotazk/"},
 	{"github.com/rota-dev/rota/drivers/rotaetcd", "drivers/rotaetcd/"},
+	{"github.com/rota-dev/rota/drivers/rotaredis", "drivers/rotaredis/"},
 	{"github.com/rota-dev/rota/cmd/rota", "cmd/rota/"},
 }
 

@@ -31,7 +31,7 @@ func TestAddresses(t *testing.T) {
 		{"nats://a,ws://b", "servers with and without a web socket", 0},
 		{"wss://a,tls://b", "servers with and without a web socket", 0},
 		{"nats://a?domain=hub", "nats://a:4222", 1},
-		{"nats://a?domain=", "domain=: want a name, or leave the parameter out", 0},
+		{"nats://a?domain=", "parameter domain: want a name, or leave the parameter out", 0},
 		{"nats://a?domain=a.b", `domain "a.b": use A-Z`, 0},
 		{"nats://a?domain=hub&api=$JS.HUB.API", `domain "hub": use A-Z, a-z, 0-9, _ and -, at most 64 of them, and leave api out`, 0},
 		{"", "not an address of NATS", 0},
