@@ -302,6 +302,9 @@ func (w *World) wrotePlan(was, p *record.Plan) {
 		if freed || old.State == record.Owned && r.State == record.Owned {
 			w.judge(check.Event{Kind: check.Change}) // ownerless: a reason of its own
 		}
+		if w.opt.Config.Strategy == core.Pack && r.Reason == record.Failing && old.State == record.Owned {
+			w.judge(check.Event{Kind: check.Change}) // others carry the load now
+		}
 	}
 	if was != nil && was.ID != p.ID {
 		w.judge(check.Event{Kind: check.Plan, Eager: eager})
