@@ -161,10 +161,15 @@ func (n narrowStore) Put(ctx context.Context, key string, value []byte, prev rot
 func TestRefusedWritesAreReportedWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, 500)
+		var mu sync.Mutex // Trace is called from many goroutines
 		counted := map[rota.EventKind]int{}
 		_, leave := g.start("c1", func(c *rota.Config) {
 			c.Store = narrowStore{g.store}
-			c.Trace = func(e rota.Event) { counted[e.Kind]++ }
+			c.Trace = func(e rota.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				counted[e.Kind]++
+			}
 		})
 		time.Sleep(5 * time.Minute)
 		leave()
