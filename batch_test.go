@@ -163,3 +163,36 @@ func TestParallelBeginsNothingBehindAFailure(t *testing.T) {
 		}
 	})
 }
+
+// Quick messages enter together, and each asks the lease all the same: the machine sleeps
+// while one of them is handled, and no clock but the lease's has gone on.
+func TestQuickMessagesAskTheLeaseOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		for i := range 6 {
+			g.src.Publish("q0", []byte(fmt.Sprint(i)))
+		}
+		var clock drowsy
+		g.prepare = func(m *rota.Member) { m.Inexact(clock.apart) }
+		var got []string
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Handle = func(_ context.Context, msg rota.Message) error {
+				own := msg.Ownership()
+				if err := own.Check(); err != nil {
+					t.Errorf("message %s is handled: %v", msg.Value, err)
+				}
+				if got = append(got, string(msg.Value)); len(got) == 3 {
+					clock.sleep(time.Minute)
+				}
+				return nil
+			}
+		})
+		pass(20 * time.Second)
+		if err := leave(); err != nil {
+			t.Error(err)
+		}
+		if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"0", "1", "2", "3", "4", "5"}) {
+			t.Errorf("handled %q", got)
+		}
+	})
+}

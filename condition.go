@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,20 +39,29 @@ const (
 	ConditionLoadRefused      Condition = "load-refused"   // the source measures what cannot be
 	ConditionOversize         Condition = "oversize"       // a partition asks for more than any member sustains
 	ConditionOverload         Condition = "overload"       // members are overloaded, and none can take anything from them
+	ConditionScalerFails      Condition = "scaler-fails"   // the Scaler cannot be asked for members, or refuses
+	ConditionSizeMissed       Condition = "size-missed"    // the number of members has long not been the one that is wanted
+	ConditionNeededAgain      Condition = "needed-again"   // a member was to go, and is needed after all
+	ConditionNotRemoved       Condition = "not-removed"    // the Scaler did not remove a member in time: it is used again
 )
 
 // Conditions of one member.
 const (
 	ConditionTightLease        Condition = "tight-lease"        // the lease is short for the heartbeat: deaths at one moment may take two plans
 	ConditionClocksApart       Condition = "clocks-apart"       // this machine's clocks disagree: it was suspended, or its time was set
+	ConditionNoLease           Condition = "no-lease"           // the store does not answer, and work goes on without a lease: Config.OnStoreLoss
 	ConditionRecordUnreadable  Condition = "record-unreadable"  // the store holds a record that cannot be decoded
 	ConditionRecordUnwritable  Condition = "record-unwritable"  // a record could not be encoded and was not written
 	ConditionPartitionsUnknown Condition = "partitions-unknown" // the source cannot list its partitions
 	ConditionNotServed         Condition = "not-served"         // the source lists a partition that cannot be served
+	ConditionNoPartitions      Condition = "no-partitions"      // the source lists no partition: the group waits for one
 	ConditionSourceFailed      Condition = "source-failed"      // Consume returned an error
 	ConditionPrepareFailed     Condition = "prepare-failed"     // Prepare returned an error
 	ConditionUntried           Condition = "untried"            // the handler could not begin with a message: ErrUntried
 	ConditionHandlerFails      Condition = "handler-fails"      // a message fails again and again; those behind it wait
+	ConditionHandlerBusy       Condition = "handler-busy"       // a call of the handler has lasted longer than Config.StallTime
+	ConditionSourceSilent      Condition = "source-silent"      // messages wait, and the source has delivered none for Config.StallTime
+	ConditionNoProgress        Condition = "no-progress"        // a function has reported no progress for Config.StallTime
 	ConditionTokenRefused      Condition = "token-refused"      // the sink refused this member's token: ErrLost of a handler
 	ConditionDeadLetters       Condition = "dead-letters"       // messages were dead-lettered in this session
 	ConditionWarning           Condition = "warning"            // reported by the store or the source as a Warner
@@ -272,7 +282,7 @@ func together(all []record.Condition) []record.Condition {
 // is the same for all partitions that have the same trouble.
 func withoutName(text, name string) string {
 	var out strings.Builder
-	for rest := text; ; {
+	for rest := strings.ReplaceAll(text, strconv.Quote(name), name); ; {
 		i := strings.Index(rest, name)
 		if i < 0 || name == "" {
 			return out.String() + rest

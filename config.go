@@ -16,7 +16,7 @@ import (
 )
 
 // AtOnce, as a duration of a Config, means no time at all, where zero means the
-// default. QuietTime, Grace, Orphan and Return accept it.
+// default. QuietTime, Grace, Orphan, Return and StallTime accept it.
 const AtOnce time.Duration = -1
 
 // Strategy says how partitions are spread over members.
@@ -36,6 +36,15 @@ type Mode string
 const (
 	Incremental Mode = "incremental" // only partitions that move stop; the default
 	Eager       Mode = "eager"       // all partitions stop before any starts
+)
+
+// OnStoreLoss says what a member does when the store does not answer and its lease is over.
+type OnStoreLoss string
+
+// What can be done.
+const (
+	StopAll  OnStoreLoss = "stop"     // everything stops until the lease is back; the default
+	Continue OnStoreLoss = "continue" // work goes on, and exclusivity is given up: see Config.OnStoreLoss
 )
 
 // A Config says how a member works. Group, Store, Source and a handler are
@@ -89,6 +98,8 @@ type Config struct {
 	Labels   map[string]string // for people and placement: pod, instance, version, capacity, limit; at most 64, 4 KB in all
 	Strategy Strategy          // Spread
 	Packing  Packing           // of the strategy Pack
+	Scaler   Scaler            // starts and ends members as the load needs them: docs/scaling.md
+	Scaling  Scaling           // its limits
 	Mode     Mode              // Incremental
 
 	Lease     time.Duration // 5 s: how long a silent member keeps its partitions
@@ -98,6 +109,31 @@ type Config struct {
 	Grace     time.Duration // 1 s: how long a partition is kept away from a member that gave it up
 	Orphan    time.Duration // 30 s: how long Run tries to reach the store after the lease has expired
 	Return    time.Duration // none: how long the partitions of a member that left or died are kept for a member of the same Name
+	ListEvery time.Duration // 30 s: how often the leader asks the source for its partitions
+
+	// StallTime is how long an owned partition may make no progress before a condition
+	// says so; the default is 1 min, and AtOnce turns it off. ConditionHandlerBusy: a
+	// call of the handler has not returned for so long. ConditionSourceSilent: the source
+	// has delivered nothing for so long although its Meter says that messages wait; a
+	// source without a Meter is not judged. ConditionNoProgress: see Ownership.Progress.
+	// The condition ends with the next progress, and nothing is stopped or moved.
+	StallTime time.Duration
+
+	// Quarantine is how many owners in a row must have died with a partition until it is
+	// granted to nobody any more: 3 by default, and never if it is negative. It takes more
+	// than one name among them, and at least two deaths more than any other partition
+	// has. A partition that runs well for a minute starts from zero. `rota release` lets
+	// it run again.
+	Quarantine int
+
+	// OnStoreLoss says what happens while the store does not answer and the lease is over.
+	// By default everything stops: nobody can tell whether another member has taken over.
+	// With Continue a member works on with what it owns, for as long as the store does not
+	// answer, and starts nothing new. That gives up exclusivity: a member that alone is cut
+	// off from the store works on beside the one that took over, and only a sink that
+	// checks tokens tells them apart. Work stops when the store says that the session has
+	// ended, and when the process itself was stopped for longer than the lease.
+	OnStoreLoss OnStoreLoss
 
 	// Rejoin makes Run start a new session when others have ended the old one,
 	// instead of returning. Before that, everything of the old session has stopped.
@@ -134,15 +170,7 @@ type Config struct {
 
 // timing is the core's Timing for the durations of c, with defaults.
 func (c *Config) timing() core.Timing {
-	or := func(d, def time.Duration) time.Duration {
-		switch d {
-		case 0:
-			return def
-		case AtOnce:
-			return 0
-		}
-		return d
-	}
+	or := orDefault
 	t := core.MakeTiming(or(c.Lease, 5*time.Second), or(c.Heartbeat, 2*time.Second))
 	t.Quiet = or(c.QuietTime, t.Quiet)
 	t.QuietMax = max(t.QuietMax, t.Quiet)
@@ -150,7 +178,19 @@ func (c *Config) timing() core.Timing {
 	t.Grace = or(c.Grace, t.Grace)
 	t.Orphan = or(c.Orphan, t.Orphan)
 	t.Return = or(c.Return, 0)
+	t.Ask = or(c.ListEvery, t.Ask)
 	return t
+}
+
+// orDefault is a duration of a Config: zero means the default, AtOnce no time at all.
+func orDefault(d, def time.Duration) time.Duration {
+	switch d {
+	case 0:
+		return def
+	case AtOnce:
+		return 0
+	}
+	return d
 }
 
 // handlerPause is the back-off between two calls of a handler that failed.
@@ -179,6 +219,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("rota: Config.Strategy %q: known are %q, %q and %q", c.Strategy, Spread, Range, Pack)
 	case c.Mode != "" && c.Mode != Incremental && c.Mode != Eager:
 		return fmt.Errorf("rota: Config.Mode %q: known are %q and %q", c.Mode, Incremental, Eager)
+	case c.OnStoreLoss != "" && c.OnStoreLoss != StopAll && c.OnStoreLoss != Continue:
+		return fmt.Errorf("rota: Config.OnStoreLoss %q: known are %q and %q", c.OnStoreLoss, StopAll, Continue)
 	}
 	if err := checkOwn("Store", c.Store); err != nil {
 		return err
@@ -196,6 +238,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := c.checkPacking(); err != nil {
+		return err
+	}
+	if err := c.checkScaling(); err != nil {
 		return err
 	}
 	return c.checkLabels()
@@ -256,7 +301,7 @@ func (c *Config) checkTimes() error {
 		atOnce bool
 	}{
 		{"Lease", c.Lease, false}, {"Heartbeat", c.Heartbeat, false}, {"QuietTime", c.QuietTime, true}, {"StopTime", c.StopTime, false},
-		{"Grace", c.Grace, true}, {"Orphan", c.Orphan, true}, {"Return", c.Return, true},
+		{"Grace", c.Grace, true}, {"Orphan", c.Orphan, true}, {"Return", c.Return, true}, {"ListEvery", c.ListEvery, false}, {"StallTime", c.StallTime, true},
 		{"BackoffFirst", c.BackoffFirst, false}, {"BackoffLast", c.BackoffLast, false}, {"HandleTime", c.HandleTime, false},
 	} {
 		switch {

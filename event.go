@@ -15,13 +15,16 @@ const (
 	EventJoined     EventKind = "joined"      // the group can see this member
 	EventLeader     EventKind = "leader"      // this member leads
 	EventPlan       EventKind = "plan"        // this member, leading, made a plan
+	EventSize       EventKind = "size"        // this member, leading, wants another number of members: Want, Have, Going
 	EventGrant      EventKind = "grant"       // this member owns a partition
 	EventStarting   EventKind = "starting"    // Source.Consume is called, the first time or again
 	EventStart      EventKind = "start"       // the source confirmed the subscription
+	EventMeta       EventKind = "meta"        // metadata of a partition that this member owns has changed: Meta
 	EventRevoke     EventKind = "revoke"      // the plan takes a partition from this member
 	EventStop       EventKind = "stop"        // a partition was told to stop
 	EventStopped    EventKind = "stopped"     // the partition has stopped
 	EventLapsed     EventKind = "lapsed"      // no lease: everything has stopped
+	EventWorksOn    EventKind = "works_on"    // no lease, and work goes on: Config.OnStoreLoss
 	EventResumed    EventKind = "resumed"     // the lease is back
 	EventDead       EventKind = "dead"        // this member declared another dead
 	EventEvicted    EventKind = "evicted"     // this member, leading, evicted another
@@ -56,6 +59,8 @@ type Event struct {
 	Session   string // session of that member
 	Partition string // of events about one: grant, starting, start, revoke, stop, stopped, error, handle, …
 	Token     Token  // of that ownership
+	Topic     string // grant, meta: the partition's topic
+	Meta      Meta   // grant, meta: the partition's metadata
 	Message   string // error, dead_letter, handle, handled: ID of the message
 	Attempt   int    // error, dead_letter, handle, handled: how often the message was tried, this time included
 	Plan      uint64 // EventPlan: its number; otherwise the newest plan known, as Gen and Term
@@ -63,11 +68,15 @@ type Event struct {
 	Term      uint64
 	Remaining time.Duration // time until the lease expires; negative if it has, zero without a lease
 	About     string        // session of another member
+	AboutName string        // the name of that member, if its record is known
 	Condition Condition     // EventCondition: its code
 	Causes    []Cause       // EventPlan: the reasons for the plan
 	Because   string        // for people: programs read the fields above
 	Moved     int           // EventPlan: partitions taken from their owners
 	Placed    int           // EventPlan: partitions without an owner that get one
+	Want      int           // EventSize: how many members are wanted
+	Have      int           // EventSize: how many there are
+	Going     []string      // EventSize: names of members that are to go
 	N         int           // EventMissed: how many events
 }
 
@@ -75,30 +84,39 @@ type Event struct {
 const ringSize = 1024
 
 // ring keeps the newest events for any number of readers and never blocks the
-// writer: a reader that falls behind gets the number of events it missed.
+// writer: a reader that falls behind gets the number of events it missed. Events before
+// the first reader are not kept: most members have none.
 type ring struct {
 	mu   sync.Mutex
 	buf  []Event
-	next uint64 // number of the next event
-	wake chan struct{}
+	next uint64        // number of the next event
+	wake chan struct{} // nil before the first reader
 }
 
-func (r *ring) init() {
-	r.wake = make(chan struct{})
+// join returns the number of the next event, for a reader.
+func (r *ring) join() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wake == nil {
+		r.wake = make(chan struct{})
+	}
+	return r.next
 }
 
 func (r *ring) add(e Event) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wake == nil {
+		return
+	}
 	if len(r.buf) < ringSize { // most members have few events
 		r.buf = append(r.buf, e)
 	} else {
 		r.buf[r.next%ringSize] = e
 	}
 	r.next++
-	wake := r.wake
+	close(r.wake)
 	r.wake = make(chan struct{})
-	r.mu.Unlock()
-	close(wake)
 }
 
 // read returns event number at and the number to read next. If that event is gone,
@@ -120,9 +138,7 @@ func (r *ring) read(at uint64) (e Event, next uint64, wait chan struct{}) {
 // Run has returned and the last event was read. A slow reader gets one EventMissed
 // with a count in place of the events it missed.
 func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
-	m.ring.mu.Lock()
-	at := m.ring.next
-	m.ring.mu.Unlock()
+	at := m.ring.join()
 	return func(yield func(Event) bool) {
 		for {
 			e, next, wait := m.ring.read(at)

@@ -47,7 +47,7 @@ func causes(w core.Why) (out []Cause) {
 	}{
 		{core.WhyJoined, WhyJoined}, {core.WhyLeft, WhyLeft}, {core.WhyDied, WhyDied}, {core.WhyEvicted, WhyEvicted},
 		{core.WhyOrders, WhyOrders}, {core.WhyRoster, WhyRoster}, {core.WhyOwnerless, WhyOwnerless}, {core.WhyReturned, WhyReturned},
-		{core.WhyLoad, WhyLoad}, {core.WhyInterval, WhyInterval},
+		{core.WhyLoad, WhyLoad}, {core.WhySize, WhySize}, {core.WhyInterval, WhyInterval},
 	} {
 		if w&c.why != 0 {
 			out = append(out, Cause{Why: c.as})

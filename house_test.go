@@ -44,6 +44,7 @@ func TestHouse(t *testing.T) {
 // step of a path, ... any number. A package without a row has no place here yet.
 var rooms = []arrow{
 	{"internal/address", nil, nil},
+	{"internal/setback", nil, nil},
 	{"internal/certs", nil, nil},
 	{"internal/clock", nil, nil},
 	{"internal/plain", nil, nil},
@@ -64,20 +65,21 @@ var rooms = []arrow{
 	{".", of("internal/clock", "internal/core", "internal/pace", "internal/record", "internal/rule", "internal/speed"), of("rotatest", "internal/check", "internal/scenario", "internal/servers")},
 	{"rotatest", of(".", "internal/check", "internal/scenario", "internal/servers"), nil},
 	{"dash", of("."), of("rotatest")},
-	{"scale", of("."), of("rotatest")},
+	{"scale", of(".", "internal/address"), of("rotatest")},
 	{"drivers/rotanats/internal/folder", nil, nil},
 	{"drivers/rotanats/internal/address", of("drivers/rotanats/internal/folder", "internal/address"), nil},
-	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*", "internal/address"), of("rotatest", "internal/certs", "drivers/rotanats/embedded")},
+	{"drivers/rotanats", of(".", "drivers/rotanats/internal/*", "internal/address", "internal/setback"), of("rotatest", "internal/certs", "drivers/rotanats/embedded")},
 	{"drivers/rotanats/embedded", of(".", "drivers/rotanats", "drivers/rotanats/internal/*"), of("rotatest")},
-	{"drivers/*", of(".", "internal/address"), of("rotatest", "internal/certs")},
+	{"drivers/*", of(".", "internal/address", "internal/setback"), of("rotatest", "internal/certs")},
 	{"examples/...", of(".", "dash", "scale", "drivers/*"), of("rotatest")},
 	{"cmd/rota", inCmd("cli", "connect", "agent", "demo", "ops", "lab"), of("...")},
 	{"cmd/rota/internal/proc", nil, nil},
 	{"cmd/rota/internal/cli", of(".", "internal/plain"), inCmd("trial")},
-	{"cmd/rota/internal/connect", append(inCmd("cli"), ".", "internal/plain", "drivers/...", "rotatest"), inCmd("trial")},
+	{"cmd/rota/internal/screen", nil, nil},
+	{"cmd/rota/internal/connect", append(inCmd("cli"), ".", "internal/plain", "scale", "drivers/...", "rotatest"), inCmd("trial")},
 	{"cmd/rota/internal/agent", append(inCmd("cli", "connect", "proc"), ".", "internal/..."), append(inCmd("ops", "trial"), "drivers/...", "rotatest")},
-	{"cmd/rota/internal/ops", append(inCmd("cli", "connect", "proc"), ".", "internal/..."), append(inCmd("trial"), "drivers/...", "rotatest")},
-	{"cmd/rota/internal/demo", append(inCmd("cli", "connect", "ops", "proc"), ".", "internal/...", "drivers/..."), append(inCmd("trial"), "rotatest")},
+	{"cmd/rota/internal/ops", append(inCmd("cli", "connect", "proc", "screen"), ".", "internal/..."), append(inCmd("trial"), "drivers/...", "rotatest")},
+	{"cmd/rota/internal/demo", append(inCmd("cli", "connect", "ops", "proc", "screen"), ".", "scale", "internal/...", "drivers/..."), append(inCmd("trial"), "rotatest")},
 	{"cmd/rota/internal/lab/...", of("..."), nil},
 	{"cmd/rota/internal/dev", inCmd("cli", "lab"), nil},
 	{"cmd/rota/internal/notices", nil, nil},
@@ -208,8 +210,18 @@ func modules(tree fs.FS) (wrong []string) {
 		}
 	}
 
+	others := map[string]string{} // module of others → version
 	for _, dir := range dirs {
 		mod, name := mods[dir], path.Join(dir, "go.mod")
+		for to, version := range mod.require {
+			if _, ours := room(to); ours {
+				continue
+			}
+			if was := others[to]; was != "" && was != version {
+				complain("%s: requires %s %s, and another module %s: whoever uses one of them alone builds what was never tested", name, to, version, was)
+			}
+			others[to] = version
+		}
 		if mod.module != importPath(dir) {
 			complain("%s: module %s, want %s", name, mod.module, importPath(dir))
 		}
@@ -305,6 +317,26 @@ var (
 		{"docs/words.md", "never allocation"},
 		{"internal/record/plan_test.go", "%v allocations"}, // of memory
 		{"README.md", "“worker”"},
+		{"README.md", "docs/workers.md"},
+		{"README.md", "(examples/workers)"},
+		{"README.md", "worker:examples/workers/worker."},
+		{"CONTRIBUTING.md", "docs/workers.md"},
+		{"docs/faq.md", "(workers.md)"},
+		{"docs/words.md", "| worker |"}, // a program of the user's
+		{"docs/...", "docs/workers.md"},
+		{"docs/workers.md", "worker"},
+		{"docs/workers.md", "Worker"},
+		{"docs/cli.md", "worker"},
+		{"docs/cli.md", "Worker"},
+		{"docs/guarantees.md", "worker"},
+		{"docs/MISSION.md", "Workers"},
+		{"docs/MISSION.md", "a worker or HTTP"},
+		{"docs/decisions.md", "worker"},
+		{"docs/decisions.md", "Worker"},
+		{"cmd/rota/...", "worker"},
+		{"cmd/rota/...", "Worker"},
+		{"test/processes/...", "worker"},
+		{"test/processes/...", "Worker"},
 		{"README.md", "“allocation”"},
 	}
 )
@@ -412,6 +444,7 @@ require (
 		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota/drivers/rotax v0.1.0\n", "", "imports drivers/rotax, which cmd/rota/go.mod does not require"},
 		{"modules", "cmd/rota/go.mod", "\tgithub.com/rota-dev/rota v0.1.0\n", "", `requires github.com/rota-dev/rota "", want v0.1.0`},
 		{"modules", "cmd/rota/go.mod", "rotax v0.1.0", "rotax v0.2.0", `requires github.com/rota-dev/rota/drivers/rotax "v0.2.0", want v0.1.0`},
+		{"modules", "drivers/rotax/go.mod", "v0.1.0\n", "v0.1.0\nrequire example.com/other v1.2.4\n", "requires example.com/other v1.2.4, and another module v1.2.3"},
 		{"modules", "cmd/rota/go.mod", "indirect\n)\n", "indirect\n)\n\nreplace github.com/rota-dev/rota => ../..\n", "cmd/rota/go.mod: replaces github.com/rota-dev/rota: go.work does that"},
 		{"modules", "drivers/rotax/go.mod", "v0.1.0\n", "v0.1.0\n\nreplace example.com/other v1.2.3 => example.com/fork v1.2.4\n", "replaces example.com/other"},
 		{"modules", "go.work", "\tgithub.com/rota-dev/rota/drivers/rotax v0.1.0 => ./drivers/rotax\n", "", `go.work: replaces github.com/rota-dev/rota/drivers/rotax  by "", want v0.1.0`},

@@ -199,7 +199,7 @@ func TestNothingIsLeftOfAShortLife(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		cfg := sound()
-		cfg.Source = rotatest.NewMemSource(0)
+		cfg.Source = struct{ rota.Source }{rotatest.NewMemSource(0)} // a list of its own, which does not change
 		m, err := rota.New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -22,9 +22,13 @@ func (s *session) ask() {
 	if l, ok := s.m.cfg.Source.(Lister); ok {
 		ev.Complete = l.ListsAll()
 	}
+	if ev.Complete {
+		s.m.sourceListsAll.Store(true)
+	}
+	empty := s.m.sourceListsAll.Load() // whether the list may be
 	if errors.Is(err, ErrPartial) {
 		s.leftOut(parts(err))
-		err = nil
+		empty, err = true, nil
 	}
 	if err != nil {
 		ev.Outcome = core.Unknown
@@ -34,13 +38,38 @@ func (s *session) ask() {
 			s.m.log.Warn("the source lists its partitions again", "member", s.m.name)
 		}
 		var bad []error
-		if ev.Listing, bad, err = listing(list); err != nil {
+		if ev.Listing, bad, err = listing(list, empty); err != nil {
 			ev.Outcome, ev.Text = core.Unknown, err.Error()
 			s.condition(ConditionNotServed, "", "the source lists what cannot be served: "+ev.Text)
 		}
 		s.leftOut(bad)
 	}
 	s.send(ev)
+}
+
+// tellNothing reports, for as long as this member leads, that the source lists nothing
+// and the group has no partition. The member waits: in many brokers a queue or a topic
+// appears with its first message.
+func (s *session) tellNothing(ev *core.Event) {
+	if ev.Outcome != core.OK {
+		return
+	}
+	is := len(ev.Listing) == 0
+	if is == s.nothing {
+		return
+	}
+	if s.nothing = is; !is {
+		s.endNothing()
+		return
+	}
+	c := ConditionInfo{ConditionNoPartitions, "", fmt.Sprintf("the source lists no partition: it is asked again every %v until there is one", s.m.timing.Ask)}
+	s.conditions.begin(c, time.Now())
+	s.report(c, 1)
+}
+
+func (s *session) endNothing() {
+	s.nothing = false
+	s.conditions.over(ConditionNoPartitions, "")
 }
 
 // mostLeftOut is how many names that are left out are reported one by one. In many
@@ -99,7 +128,11 @@ func (s *session) refuses(ev *core.Event) bool {
 // listing checks a source's list. Names that cannot be served are left out: in many
 // brokers any publisher can make up a partition, and a bad name must not keep the
 // leader from planning the others.
-func listing(list []Partition) (good []record.Partition, bad []error, err error) {
+// A list may be empty if its broker was asked for it: something may appear.
+func listing(list []Partition, mayBeEmpty bool) (good []record.Partition, bad []error, err error) {
+	if len(list) == 0 && mayBeEmpty {
+		return nil, nil, nil
+	}
 	if len(list) == 0 {
 		return nil, nil, errors.New("no partition at all: name at least one")
 	}
@@ -120,7 +153,11 @@ func listing(list []Partition) (good []record.Partition, bad []error, err error)
 		if len(meta) < len(p.Meta) {
 			bad = append(bad, fmt.Errorf("metadata of %q is left out: keys that begin with %q are rota's own", p.Name, reservedMeta))
 		}
-		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Meta: pairs(meta)})
+		if err := checkName("topic", p.Topic, 256); p.Topic != "" && err != nil {
+			bad = append(bad, fmt.Errorf("%q is served without its topic: %w", p.Name, err))
+			p.Topic = ""
+		}
+		r.Entries = append(r.Entries, record.Partition{Name: p.Name, Topic: p.Topic, Meta: pairs(meta)})
 	}
 	if len(r.Entries) == 0 {
 		return nil, nil, first

@@ -71,6 +71,9 @@ func (s *session) loads() *record.Loads {
 	if said.At != core.Never {
 		x.Looked = time.Now().Add(-s.m.now().Sub(said.At)).UnixMilli()
 	}
+	if asked, answer := s.fleet.said(); !asked.IsZero() {
+		x.Asked, x.Answer = asked.UnixMilli(), shortened(answer)
+	}
 	carries := map[record.Session]uint64{}
 	for i := range s.node.Plan().Rows {
 		r := &s.node.Plan().Rows[i]
@@ -113,6 +116,9 @@ func (s *Status) weigh(x *record.Loads) {
 		}
 	}
 	s.Load = info
+	if s.Size != nil && x.Asked != 0 {
+		s.Size.Asked, s.Size.Answer = wall(x.Asked), x.Answer
+	}
 }
 
 func units(thousandths uint64) float64 { return float64(thousandths) / 1000 }
@@ -129,6 +135,10 @@ func (s *session) tellPacked() {
 		s.condition(ConditionOversize, name, fmt.Sprintf("more arrives (%.4g per second) than any member sustains: it has a member to itself, and its backlog grows; give it fewer messages or a member with a higher capacity", units(s.node.Loads()[id].Speed)))
 	}
 	if len(said.Over) > len(said.Oversize) {
-		s.condition(ConditionOverload, "", fmt.Sprintf("%d members are overloaded, and no other member can relieve them: %s", len(said.Over), said.Result.Why))
+		who := "1 member is overloaded, and no other can relieve it"
+		if n := len(said.Over); n > 1 {
+			who = fmt.Sprintf("%d members are overloaded, and no other can relieve them", n)
+		}
+		s.condition(ConditionOverload, "", who+": "+said.Result.Why)
 	}
 }

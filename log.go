@@ -34,7 +34,7 @@ func (h warningsOnly) WithGroup(name string) slog.Handler {
 // has to show the other.
 var eventLevels = map[EventKind]slog.Level{
 	EventStoreLost: slog.LevelWarn, EventStoreBack: slog.LevelWarn,
-	EventLapsed: slog.LevelWarn, EventResumed: slog.LevelWarn,
+	EventLapsed: slog.LevelWarn, EventWorksOn: slog.LevelWarn, EventResumed: slog.LevelWarn,
 	EventDead: slog.LevelWarn, EventEvicted: slog.LevelWarn,
 	EventFenced: slog.LevelWarn, EventOrphaned: slog.LevelWarn, EventWritesLost: slog.LevelWarn,
 	EventError: slog.LevelWarn, EventCondition: slog.LevelWarn,
@@ -64,11 +64,16 @@ func (m *Member) attrs(e *Event, times int) []slog.Attr {
 		}
 	}
 	text("partition", e.Partition)
+	text("topic", e.Topic)
 	number("token", uint64(e.Token))
 	number("plan", e.Plan)
 	text("about", e.About)
+	text("about_name", e.AboutName)
 	text("message", e.Message)
 	number("attempt", uint64(e.Attempt))
+	if len(e.Meta) > 0 {
+		out = append(out, slog.Any("meta", map[string]string(e.Meta)))
+	}
 	text("because", e.Because)
 	if times > 1 {
 		number("times", uint64(times))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,7 @@ func (s *session) measure() {
 			asked = append(asked, e.Name)
 		}
 	}
-	handled := s.scales.collect(s.node.Members(), names)
+	handled := s.scales.collect(s.records(), names)
 	live := s.liveMembers()
 	s.goDo(func() {
 		at := time.Duration(s.m.now())
@@ -61,11 +62,14 @@ func (s *session) measure() {
 		}
 		for i := range live {
 			w := &live[i]
+			var owns []string
 			for _, id := range w.owns {
 				if int(id) < len(loads) {
 					w.Backlog += loads[id].Backlog
+					owns = append(owns, names[id])
 				}
 			}
+			w.Size = s.scales.gauge.Size(owns)
 			if c := s.scales.learner.See(at, &w.Member); c > 0 {
 				ev.Capacities = append(ev.Capacities, core.Capacity{Session: record.Session(w.ID), Units: c})
 			}
@@ -99,7 +103,7 @@ func (s *session) read(at time.Duration, asked []string, handled map[string]uint
 		s.noMeter()
 		return
 	}
-	readings, err := s.readMeter(meter, asked)
+	readings, err := s.readMeter(meter, asked, &s.scales.reading)
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.noMeter()
 		return
@@ -132,8 +136,8 @@ var errMeterHangs = errors.New("its last reading has not returned yet")
 
 // readMeter calls the Meter. A call that does not return in time is left to itself: it
 // delays neither the next plan nor the end of the session.
-func (s *session) readMeter(meter Meter, asked []string) ([]Reading, error) {
-	if s.scales.reading.Swap(true) {
+func (s *session) readMeter(meter Meter, asked []string, reading *atomic.Bool) ([]Reading, error) {
+	if reading.Swap(true) {
 		return nil, errMeterHangs
 	}
 	type result struct {
@@ -145,7 +149,7 @@ func (s *session) readMeter(meter Meter, asked []string) ([]Reading, error) {
 	done := make(chan result, 1)
 	go func() {
 		readings, err := meter.Read(ctx, asked)
-		s.scales.reading.Store(false)
+		reading.Store(false)
 		done <- result{readings, err}
 	}()
 	select {
@@ -185,6 +189,21 @@ func (c *scales) collect(members []*record.Member, names []string) map[string]ui
 	return out
 }
 
+// records returns the records of members with what each has handled. That of this member may
+// lack it: the core knows its own record as it was before the shell filled that in, unless its
+// watch was quicker than the answer to the write.
+func (s *session) records() []*record.Member {
+	all := slices.Clone(s.node.Members())
+	for i, m := range all {
+		if m.Session == s.id {
+			own := *m
+			own.Load, own.Handled, own.Busy = s.tally.said()
+			all[i] = &own
+		}
+	}
+	return all
+}
+
 // An owner is a live member, with what it owns.
 type owner struct {
 	speed.Member
@@ -195,7 +214,7 @@ type owner struct {
 func (s *session) liveMembers() []owner {
 	var out []owner
 	at := map[record.Session]int{}
-	for _, m := range s.node.Members() {
+	for _, m := range s.records() {
 		if m.State == record.Live {
 			at[m.Session] = len(out)
 			out = append(out, owner{Member: speed.Member{ID: uint64(m.Session), Handled: m.Handled, Busy: m.Busy}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -29,6 +30,63 @@ func (m *moody) Read(ctx context.Context, names []string) ([]rota.Reading, error
 		return list, err
 	}
 	return m.fault(ctx, list)
+}
+
+// uncounted is a source that does not count arrivals.
+type uncounted struct{ *rotatest.MemSource }
+
+func (u uncounted) Read(ctx context.Context, names []string) ([]rota.Reading, error) {
+	list, err := u.MemSource.Read(ctx, names)
+	for i := range list {
+		list[i].Arrived, list[i].Unknown = 0, true
+	}
+	return list, err
+}
+
+// late is a store whose watch is slower than its answers, as that of a server often is.
+type late struct{ rota.Store }
+
+func (l late) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
+	return func(yield func([]rota.Entry, error) bool) {
+		first := true
+		for batch, err := range l.Store.Watch(ctx, prefix) {
+			if !first {
+				time.Sleep(10 * time.Millisecond)
+			}
+			first = false
+			if !yield(batch, err) {
+				return
+			}
+		}
+	}
+}
+
+// What the leader itself handles counts as what others handle, where the broker does not
+// count arrivals.
+func TestWhatTheLeaderHandlesHasArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 2)
+		_, leave := g.start("c1", func(c *rota.Config) {
+			c.Store, c.Source = late{c.Store}, uncounted{g.src}
+			c.Strategy, c.Packing = rota.Pack, rota.Packing{Capacity: 1000}
+		})
+		for range 600 {
+			g.src.Publish("q0", []byte("x"))
+			pass(100 * time.Millisecond)
+		}
+		st, err := rota.Inspect(t.Context(), g.store, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, p := row(st, "q0"); p.Speed < 8 || p.Speed > 12 {
+			t.Errorf("ten messages a second arrive, and their speed is %.1f", p.Speed)
+		}
+		if len(st.Members) != 1 || st.Members[0].Load < 8 {
+			t.Errorf("the leader carries %+v", st.Members)
+		}
+		leave()
+		g.wg.Wait()
+	})
 }
 
 // beats is a store that notes the longest time between two writes of a member's record.
@@ -109,36 +167,7 @@ func TestAFaultyMeterDelaysNothing(t *testing.T) {
 					leaves = append(leaves, leave)
 					pass(time.Second)
 				}
-				handled := func() (n int) {
-					g.mu.Lock()
-					defer g.mu.Unlock()
-					for _, k := range g.count {
-						n += k
-					}
-					return n
-				}
-				found := map[rota.Condition]bool{}
-				for window := range 20 {
-					before := handled()
-					for range 100 {
-						for p := range 6 {
-							g.src.Publish(fmt.Sprintf("q%d", p), []byte("x")) // 10 a second
-						}
-						pass(100 * time.Millisecond)
-					}
-					if got := handled() - before; got < 588 {
-						t.Errorf("window %d: %d of 600 messages were handled", window, got)
-					}
-					st, err := rota.Inspect(t.Context(), g.store, "test")
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, m := range st.Members {
-						for _, x := range m.Conditions {
-							found[x.Code] = true
-						}
-					}
-				}
+				found := g.windows(20)
 				if c.wants != "" && !found[c.wants] {
 					t.Errorf("%s was not reported: %v", c.wants, found)
 				}
@@ -159,6 +188,44 @@ func TestAFaultyMeterDelaysNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// windows publishes ten messages a second to each of six partitions, for so many windows of
+// ten seconds, and fails the test if less than 0.98 of them are handled in one. It returns
+// the conditions that members had.
+func (g *group) windows(n int) map[rota.Condition]bool {
+	g.t.Helper()
+	handled := func() (n int) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, k := range g.count {
+			n += k
+		}
+		return n
+	}
+	found := map[rota.Condition]bool{}
+	for window := range n {
+		before := handled()
+		for range 100 {
+			for p := range 6 {
+				g.src.Publish(fmt.Sprintf("q%d", p), []byte("x"))
+			}
+			pass(100 * time.Millisecond)
+		}
+		if got := handled() - before; got < 588 {
+			g.t.Errorf("window %d: %d of 600 messages were handled", window, got)
+		}
+		st, err := rota.Inspect(g.t.Context(), g.store, "test")
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		for _, m := range st.Members {
+			for _, x := range m.Conditions {
+				found[x.Code] = true
+			}
+		}
+	}
+	return found
 }
 
 // TestBadPackingIsRefused asks for each setting that cannot work; the error names the
@@ -196,4 +263,39 @@ func TestBadPackingIsRefused(t *testing.T) {
 			t.Errorf("%+v with another strategy: %v", c.p, err)
 		}
 	}
+}
+
+// TestWeightsPackAsSpeedsDo places partitions of a source that measures nothing by speeds
+// that are given: a heavy one is alone, the light ones share a member.
+func TestWeightsPackAsSpeedsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 4)
+		weights := map[string]float64{"q0": 5, "q1": 78, "q2": 5, "q3": 5}
+		var members []*rota.Member
+		for _, name := range []string{"c1", "c2"} {
+			m, leave := g.start(name, func(c *rota.Config) {
+				c.Strategy, c.Packing = rota.Pack, rota.Packing{Capacity: 100, Weights: weights}
+				c.Source = struct{ rota.Source }{g.src} // without its meter
+			})
+			defer leave()
+			members = append(members, m)
+		}
+		time.Sleep(time.Minute)
+		st := members[0].Status()
+		if len(st.Waits) > 0 || len(st.Members) != 2 {
+			t.Fatalf("%+v", st)
+		}
+		at := map[string]string{}
+		for _, p := range st.Partitions {
+			at[p.Name] = p.Member
+		}
+		if at["q1"] == at["q0"] || at["q0"] != at["q2"] || at["q0"] != at["q3"] {
+			t.Errorf("placed as %v, want q1 alone", at)
+		}
+		for _, c := range st.Members {
+			for _, x := range c.Conditions {
+				t.Errorf("%s: %s: weights need no meter", c.Name, x.Text)
+			}
+		}
+	})
 }

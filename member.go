@@ -45,13 +45,15 @@ type Member struct {
 	clock          clock.Clock
 	ring           ring
 	ran            atomic.Bool
-	asks           chan chan Status
+	asks           chan func(*session) // questions for the loop
 	cur            atomic.Pointer[session]
 	handlerPause   backoff
-	sourceFailures int         // how often a source may fail in a row before its partition is given up
-	testPause      func()      // tests stop a member, as SIGSTOP does, by blocking here
-	ahead          int64       // pace.Gate.Ahead; set by tests only
-	sourceAnswered atomic.Bool // it has listed partitions, or consumed one
+	stallTime      time.Duration // 0: stalls are not looked for
+	sourceFailures int           // how often a source may fail in a row before its partition is given up
+	testPause      func()        // tests stop a member, as SIGSTOP does, by blocking here
+	ahead          int64         // pace.Gate.Ahead; set by tests only
+	sourceAnswered atomic.Bool   // it has listed partitions, or consumed one
+	sourceListsAll atomic.Bool   // it has said so of a list
 	storeAnswered  atomic.Bool
 	reported       reportedOnce // conditions that are reported once
 	repeats        repeats      // conditions and errors that are reported again after a while
@@ -82,8 +84,13 @@ func New(cfg Config) (*Member, error) {
 			return nil, fmt.Errorf("rota: Config.Source refuses Config.Group %s: %w", cfg.Group, err)
 		}
 	}
+	if b, ok := cfg.Scaler.(Binder); ok {
+		if err := b.Bind(cfg.Group); err != nil {
+			return nil, fmt.Errorf("rota: Config.Scaler refuses Config.Group %s: %w", cfg.Group, err)
+		}
+	}
 	m := &Member{cfg: cfg, timing: cfg.timing(), name: cfg.Name, log: cfg.Log, clock: leaseClock(),
-		asks: make(chan chan Status), ended: make(chan struct{})}
+		asks: make(chan func(*session)), ended: make(chan struct{})}
 	if m.name == "" {
 		m.name = defaultName()
 	}
@@ -97,8 +104,8 @@ func New(cfg Config) (*Member, error) {
 		}
 	}
 	m.handlerPause = cfg.handlerPause()
+	m.stallTime = orDefault(cfg.StallTime, time.Minute)
 	m.sourceFailures = 5
-	m.ring.init()
 	return m, nil
 }
 
@@ -120,11 +127,7 @@ func (m *Member) Run(ctx context.Context) error {
 		return errors.New("rota: Run was called before: make another Member")
 	}
 	defer close(m.ended)
-	if note, ok := tight(m.timing); ok {
-		e := Event{Kind: EventCondition, Condition: ConditionTightLease, Because: note}
-		m.emit(e)
-		m.logEvent(&e, 1)
-	}
+	m.tellTight()
 	for {
 		s := newSession(ctx, m)
 		m.cur.Store(s)
@@ -138,6 +141,17 @@ func (m *Member) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(m.timing.Retry):
 		}
+	}
+}
+
+// tellTight is not inlined, see tellRun.
+//
+//go:noinline
+func (m *Member) tellTight() {
+	if note, ok := tight(m.timing); ok {
+		e := Event{Kind: EventCondition, Condition: ConditionTightLease, Because: note}
+		m.emit(e)
+		m.logEvent(&e, 1)
 	}
 }
 

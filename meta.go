@@ -33,16 +33,18 @@ func (c *metaCell) now() (Meta, <-chan struct{}) {
 	return maps.Clone(c.meta), c.next
 }
 
-func (s *session) metaOf(id record.ID) Meta {
+// metaOf is the metadata of a partition, with what is rota's own, and its topic.
+func (s *session) metaOf(id record.ID) (m Meta, topic string) {
 	r := s.node.Roster()
 	if r == nil || int(id) >= r.Len() {
-		return nil
+		return nil, ""
 	}
-	m := Meta{}
-	for _, p := range r.At(id).Meta {
-		m[p.Key] = p.Value
+	p := r.At(id)
+	m = Meta{}
+	for _, kv := range p.Meta {
+		m[kv.Key] = kv.Value
 	}
-	return m
+	return m, p.Topic
 }
 
 // usersMeta is metadata without what is rota's own.
@@ -52,23 +54,46 @@ func usersMeta(m Meta) Meta {
 	return users
 }
 
-// setMeta gives the run its metadata, and to its replays what is rota's own.
-func (r *run) setMeta(m Meta) {
+// setMeta gives the run its metadata and its topic, and to its replays what is rota's
+// own. It tells whether the owner sees a change.
+func (r *run) setMeta(m Meta, topic string) (changed bool) {
 	users := usersMeta(m)
-	if old, next := r.meta.now(); next == nil || !maps.Equal(old, users) {
+	old, next := r.meta.now()
+	if changed = next == nil || !maps.Equal(old, users) || topic != r.topicName(); changed {
+		r.topic.Store(&topic) // first: the channel of the metadata says that both are new
 		r.meta.set(users)
 	}
 	own := Meta{replayKey: m[replayKey]}
 	if old, next := r.replay.now(); next == nil || !maps.Equal(old, own) {
 		r.replay.set(own)
 	}
+	return changed
 }
 
-// tellMeta gives the running partitions their metadata from a new roster.
-func (s *session) tellMeta() {
-	for _, r := range s.runs {
-		r.setMeta(s.metaOf(r.id))
+func (r *run) topicName() string {
+	if t := r.topic.Load(); t != nil {
+		return *t
 	}
+	return ""
+}
+
+// tellMeta gives the running partitions their metadata from a new roster, and reports
+// what has changed.
+func (s *session) tellMeta() {
+	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
+		if r := s.node.Roster(); int(id) < r.Len() && r.At(id).Removed {
+			continue // it is about to stop
+		}
+		if r := s.runs[id]; r.setMeta(s.metaOf(r.id)) && !r.over.Load() {
+			s.tellRunMeta(EventMeta, r)
+		}
+	}
+}
+
+// tellRunMeta reports an event of a run with its topic and metadata.
+func (s *session) tellRunMeta(k EventKind, r *run) {
+	m, _ := r.meta.now()
+	s.tell(Event{Kind: k, Partition: r.name, Token: Token(r.token), Topic: r.topicName(), Meta: m})
 }
 
 func pairs(m Meta) []record.Pair {

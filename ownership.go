@@ -14,7 +14,6 @@ type Ownership struct{ r *run }
 // tests of handlers. Its ownership has ended.
 var endedRun = func() *run {
 	m := &Member{log: slog.New(slog.DiscardHandler)}
-	m.ring.init()
 	r := &run{s: &session{m: m}, stop: make(chan struct{})}
 	r.lost.Store(true)
 	r.begun.Store(true)
@@ -24,6 +23,9 @@ var endedRun = func() *run {
 
 // Partition is the partition's name.
 func (o Ownership) Partition() string { return o.r.name }
+
+// Topic is the topic that the partition belongs to; empty if its source has no topics.
+func (o Ownership) Topic() string { return o.r.topicName() }
 
 // Token fences this ownership: it is higher than every former owner's.
 func (o Ownership) Token() Token { return Token(o.r.token) }
@@ -76,13 +78,15 @@ func (o Ownership) Settle(f func() error) error {
 	return nil
 }
 
-// Meta is the partition's metadata as it is now; the channel closes at the next
-// change.
+// Meta is the partition's metadata as it is now: the source's, with what is ordered for
+// its topic and for itself over it. The channel closes at the next change.
 func (o Ownership) Meta() (Meta, <-chan struct{}) { return o.r.meta.now() }
 
 // Progress records n units of work, for sources that do not deliver messages. Work
 // resets the count of consecutive failures of Consume and its back-off, as a settled
-// message does. Nothing else depends on it: a source that reports none is not stopped.
+// message does. A source that has reported some, and then nothing for Config.StallTime,
+// has the condition ConditionNoProgress until it reports again; Progress(0) says that
+// there was nothing to do. A source that reports none is not judged, and none is stopped.
 func (o Ownership) Progress(n int) { o.r.progress(n) }
 
 // Tell reports something odd about the partition to operators, as a condition of this

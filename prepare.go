@@ -43,7 +43,7 @@ func (s *session) warmUp() {
 }
 
 func (s *session) prepare(source Preparer, id record.ID, name string) {
-	meta := s.metaOf(id)
+	meta, topic := s.metaOf(id)
 	ctx, end := context.WithCancel(s.ctx)
 	if s.warm.ends == nil {
 		s.warm.ends = map[record.ID]context.CancelFunc{}
@@ -51,7 +51,7 @@ func (s *session) prepare(source Preparer, id record.ID, name string) {
 	s.warm.ends[id] = end
 	s.goDo(func() {
 		defer end()
-		if err := source.Prepare(ctx, Partition{Name: name, Meta: usersMeta(meta)}); err != nil && ctx.Err() == nil {
+		if err := source.Prepare(ctx, Partition{Name: name, Topic: topic, Meta: usersMeta(meta)}); err != nil && ctx.Err() == nil {
 			s.condition(ConditionPrepareFailed, name, fmt.Sprintf("the source cannot prepare for it: %v", err))
 		}
 	})

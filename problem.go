@@ -35,6 +35,7 @@ var grave = map[Condition]bool{
 	ConditionRecordUnreadable: true, ConditionRecordUnwritable: true, ConditionWritesLost: true,
 	ConditionPartitionsUnknown: true, ConditionSourceFailed: true, ConditionUntried: true, ConditionBug: true,
 	ConditionHandlerFails: true, ConditionTokenRefused: true,
+	ConditionHandlerBusy: true, ConditionSourceSilent: true, ConditionNoProgress: true,
 }
 
 // mustWait are those that are over when their partition runs.
@@ -137,7 +138,7 @@ func (s *Status) assessPartitions() {
 		case ReasonFailing:
 			s.problem(ConditionSourceFailed, "", p.Name, "its source failed again and again, and is tried again after pauses of at most 8 s")
 		case ReasonQuarantined:
-			s.problem(ConditionQuarantined, "", p.Name, "it is in quarantine, since too many members died while they ran it")
+			s.problem(ConditionQuarantined, "", p.Name, "it is in quarantine, since too many members died while they ran it: look at its first message, then rota release")
 		}
 	}
 }

@@ -31,6 +31,7 @@ type run struct {
 	stop   chan struct{}
 	once   sync.Once
 	meta   metaCell
+	topic  atomic.Pointer[string]
 	isFunc bool          // a function consumes it, which may act at any time
 	replay metaCell      // the order to replay letters, if there is one
 	slots  chan struct{} // a semaphore: one element per handler that is running
@@ -48,6 +49,7 @@ type run struct {
 	halted  atomic.Bool   // the sink refused our token: no effect is allowed before the next call of Consume
 	refused atomic.Int32  // how often the sink refused our token, since a message was last handled
 	failing failing
+	pulse   pulse
 	took    atomic.Int64 // nanoseconds that the last message took; 0 if none was handled yet
 	worked  atomic.Int64 // nanoseconds that handlers have worked
 	named   time.Time    // when Abort was last called for it; used by the session's loop only
@@ -62,7 +64,7 @@ func (s *session) startRun(a *core.Action) {
 	_, r.isFunc = s.m.cfg.Source.(*funcSource)
 	s.runs[a.ID] = r
 	s.tally.start(r)
-	s.tellRun(EventGrant, r, "")
+	s.tellRunMeta(EventGrant, r)
 	s.goDo(r.live)
 }
 
@@ -95,7 +97,7 @@ func (r *run) check() error {
 	// check-before-every-effect: The lease is asked directly before every effect.
 	// Without it: C1 is frozen past its lease, and q goes to C2. C1 wakes up, and its
 	// handler acts before any timer has fired.
-	if r.lost.Load() || r.halted.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.lease.Load() {
+	if r.lost.Load() || r.halted.Load() || r.s.over.Load() || r.s.slept() || !rule.CheckBeforeEveryEffect.Off() && int64(r.s.m.now()) >= r.s.trust.Load() {
 		return ErrLost
 	}
 	return nil
@@ -105,7 +107,7 @@ func (r *run) remaining() time.Duration {
 	if r.look() != nil {
 		return 0
 	}
-	return max(core.Time(r.s.lease.Load()).Sub(r.s.m.now()), 0)
+	return max(core.Time(r.s.trust.Load()).Sub(r.s.m.now()), 0)
 }
 
 // look is check as a function of rota.Func calls it: the core learns that it asks
@@ -127,6 +129,9 @@ func (r *run) look() error {
 }
 
 func (r *run) confirm() {
+	if !r.begun.Load() {
+		r.pulse.delivered.Store(r.s.elapsed()) // before it counts as begun
+	}
 	if !r.begun.Swap(true) {
 		r.s.m.sourceAnswered.Store(true)
 		r.s.tellRun(EventStart, r, "")
@@ -134,7 +139,11 @@ func (r *run) confirm() {
 	}
 }
 
-func (r *run) progress(n int) { r.settled.Store(r.moved.Add(int64(n))) }
+func (r *run) progress(n int) {
+	r.pulse.progressed.Store(max(r.s.elapsed(), 1))
+	r.goesOn()
+	r.settled.Store(r.moved.Add(int64(n)))
+}
 
 func (r *run) asked() bool { return r.stopAsked() || r.lost.Load() || r.ctx.Err() != nil }
 
@@ -154,20 +163,9 @@ func (r *run) live() {
 	if from, ok := r.s.m.cfg.Source.(DeadLetters); ok {
 		replays.Go(func() { r.replays(from) })
 	}
-	finish := func() {
-		r.cancel() // of a run that is given up nobody asks the replays to stop
-		replays.Wait()
-		r.over.Store(true)
-		r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
-		r.turn.Leave()
-		r.s.tally.end(r)
-		r.s.conditions.over(ConditionTokenRefused, r.name)
-		r.s.tellRun(EventStopped, r, because)
-		r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
-	}
 	defer func() {
 		if !returned { // a handler's panic must crash the process now, and not wait for a replay
-			r.s.goDo(finish)
+			r.s.goDo(func() { r.finish(&replays, kind, because) })
 		}
 	}()
 	kind, because = r.serve()
@@ -175,7 +173,23 @@ func (r *run) live() {
 	if kind == core.Stopped && !r.lost.Load() {
 		replays.Wait() // a letter in hand is finished, with its ctx
 	}
-	finish()
+	r.finish(&replays, kind, because)
+}
+
+// finish tells that nothing of the run is left. It is not inlined, see tellRun.
+//
+//go:noinline
+func (r *run) finish(replays *sync.WaitGroup, kind core.Kind, because string) {
+	r.cancel() // of a run that is given up nobody asks the replays to stop
+	replays.Wait()
+	r.over.Store(true)
+	r.lost.Store(true) // an Ownership that somebody kept must fail: the next owner may start now
+	r.turn.Leave()
+	r.s.tally.end(r)
+	r.s.conditions.over(ConditionTokenRefused, r.name)
+	r.goesOn()
+	r.s.tellRun(EventStopped, r, because)
+	r.s.send(core.Event{Kind: kind, ID: r.id, Token: r.token, Text: because})
 }
 
 // serve calls Consume until the run must end or the source has failed too often.
@@ -206,9 +220,14 @@ func (r *run) serve() (kind core.Kind, because string) {
 		}
 		r.begun.Store(false)
 		r.halted.Store(false)
-		r.s.send(core.Event{Kind: core.Retrying, ID: r.id, Token: r.token})
+		r.retrying()
 	}
 }
+
+// retrying is not inlined, see tellRun.
+//
+//go:noinline
+func (r *run) retrying() { r.s.send(core.Event{Kind: core.Retrying, ID: r.id, Token: r.token}) }
 
 // sourceFailed reports that Consume returned without being asked, and says it in words.
 func (r *run) sourceFailed(err error) string {
@@ -227,6 +246,9 @@ func (r *run) sourceFailed(err error) string {
 func (r *run) consume() error {
 	src := r.s.m.cfg.Source
 	r.s.tellRun(EventStarting, r, "")
+	r.pulse.progressed.Store(0)
+	r.pulse.consuming.Store(true)
+	defer r.pulse.consuming.Store(false)
 	if r.isFunc {
 		r.busy.Add(1) // its function may act at any time
 		defer r.busy.Add(-1)

@@ -60,6 +60,7 @@ type play struct {
 	emptied bool            // the store has lost even its plan
 	depot   *depot
 	meter   playMeter
+	scaler  playScaler
 	started []*proc  // by w.mu
 	names   []string // partitions that the source lists
 	wg      sync.WaitGroup
@@ -90,14 +91,15 @@ type effect struct {
 
 // proc is one process of the play.
 type proc struct {
-	w      *play
-	label  string
-	m      *rota.Member
-	link   *link
-	cancel context.CancelFunc
-	up     atomic.Bool
-	leaves bool
-	done   chan struct{}
+	w       *play
+	label   string
+	m       *rota.Member
+	link    *link
+	cancel  context.CancelFunc
+	up      atomic.Bool
+	worksOn atomic.Bool // without a lease
+	leaves  bool
+	done    chan struct{}
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed on waking; nil when not frozen
@@ -290,6 +292,9 @@ func (w *play) join(label string) {
 		w.say("%s ends itself: a handler outlived its time", label)
 		p.kill()
 	}
+	if cfg.Scaling.Max > 0 {
+		cfg.Scaler = p
+	}
 	for _, kv := range w.tune[label] {
 		k, v, _ := strings.Cut(kv, "=")
 		setting(&cfg, k, v)
@@ -307,7 +312,9 @@ func (w *play) join(label string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	events := m.Events(context.Background())
+	told := make(chan struct{})
 	w.wg.Go(func() {
+		defer close(told)
 		for e := range events {
 			if p.up.Load() {
 				p.transcribe(e)
@@ -316,6 +323,7 @@ func (w *play) join(label string) {
 	})
 	w.wg.Go(func() {
 		err := m.Run(ctx)
+		<-told // its last events come before its end
 		if p.up.Swap(false) {
 			w.observe(check.Event{Kind: check.Gone, Who: w.whoLocked(m.SessionID())})
 			w.say("%s ends: %s", label, ending(err))
@@ -524,11 +532,17 @@ func (p *proc) transcribe(e rota.Event) {
 		w.say("%s evicts %s", p.label, about())
 	case rota.EventLapsed:
 		w.say("%s lapses: no lease", p.label)
+	case rota.EventWorksOn:
+		p.worksOn.Store(true)
+		w.say("%s works on: the store does not answer", p.label)
 	case rota.EventResumed:
+		p.worksOn.Store(false)
 		w.say("%s resumes: its lease is back", p.label)
 		w.observe(check.Event{Kind: check.Resume, Who: w.whoLocked(p.m.SessionID())})
 	case rota.EventLeaving:
 		w.say("%s is leaving", p.label)
+	case rota.EventSize:
+		p.sized(e)
 	case rota.EventFenced, rota.EventOrphaned, rota.EventWritesLost:
 		if w.cfg.Rejoin { // otherwise it is told by what Run returns
 			ends := map[rota.EventKind]string{rota.EventFenced: "fenced", rota.EventOrphaned: "orphaned", rota.EventWritesLost: "store lost writes"}
@@ -546,6 +560,8 @@ func (p *proc) condition(e rota.Event, about func() string) {
 		w.say("%s finds that the store lost acknowledged writes", p.label)
 	case rota.ConditionTwins:
 		w.say("%s sees two processes called %s", p.label, about())
+	case rota.ConditionQuarantined:
+		w.say("%s quarantines %s", p.label, e.Partition)
 	case rota.ConditionStuck:
 		w.say("%s finds %s@%d stuck: granted, never started", p.label, e.Partition, uint32(e.Token))
 	case rota.ConditionBlocked:
@@ -560,6 +576,10 @@ func (p *proc) condition(e rota.Event, about func() string) {
 		w.say("%s finds the tokens of %s used up", p.label, e.Partition)
 	case rota.ConditionLeaseTooLong:
 		w.say("%s does not take %s: its lease is too long", p.label, about())
+	case rota.ConditionNeededAgain:
+		w.say("%s wants %s back", p.label, about())
+	case rota.ConditionNotRemoved:
+		w.say("%s uses %s again: it has not vanished", p.label, about())
 	case rota.ConditionPinIgnored:
 		w.say("%s ignores a pin to a member that is not here", p.label)
 	}

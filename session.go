@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,8 +30,10 @@ type session struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	timer *time.Timer
+	began time.Time
 
-	lease atomic.Int64 // core.Time until which ownerships are trusted
+	lease atomic.Int64 // core.Time at which the lease ends
+	trust atomic.Int64 // core.Time until which effects are allowed: that, or later with OnStoreLoss Continue
 	over  atomic.Bool  // the session has ended: no ownership is valid any more
 	plan  atomic.Uint64
 	gen   atomic.Uint64
@@ -45,6 +48,7 @@ type session struct {
 	roster  *record.Roster
 	ended   bool
 	leaving bool
+	asked   <-chan struct{} // closed when Run is asked to end
 	cause   core.Cause
 	refused error     // why this member cannot work: it leaves, and Run returns this
 	abortAt time.Time // when forceStop looks again at runs that have not stopped
@@ -57,6 +61,8 @@ type session struct {
 	warm       warmUps
 	tally      tally
 	scales     scales
+	fleet      fleet
+	nothing    bool // the source lists no partition, as far as this leader knows
 
 	loadsAt      core.Time // when the loads were last written
 	loadsRev     atomic.Uint64
@@ -78,8 +84,8 @@ type session struct {
 // newSession makes a session whose handlers, store calls and sources see the values of
 // Run's ctx. Its end is not theirs: they are needed to leave in good order.
 func newSession(ctx context.Context, m *Member) *session {
-	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 32), refusals: make(chan error, 1),
-		runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
+	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 16), refusals: make(chan error, 1),
+		began: time.Now(), runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
 	// for new.
@@ -87,14 +93,16 @@ func newSession(ctx context.Context, m *Member) *session {
 	// C1's next session takes it for new, holds nothing back, and starts what C2 runs.
 	s.scales.gauge.Bytes = m.cfg.Packing.Unit == Bytes
 	cfg := &core.Config{
-		Session:  s.id,
-		Name:     m.name,
-		Timing:   m.timing,
-		Fresh:    m.cfg.NewGroup && (m.joins == 0 || rule.RejoinedSessionIsNotFresh.Off()),
-		Volatile: volatile(m.cfg.Store),
-		Era:      era(),
-		Hash:     uint32(s.id) ^ uint32(s.id>>32),
-		Self:     self(&m.cfg),
+		Session:    s.id,
+		Name:       m.name,
+		Timing:     m.timing,
+		Continue:   m.cfg.OnStoreLoss == Continue,
+		Quarantine: uint32(max(cmp.Or(m.cfg.Quarantine, 3), 0)),
+		Fresh:      m.cfg.NewGroup && (m.joins == 0 || rule.RejoinedSessionIsNotFresh.Off()),
+		Volatile:   volatile(m.cfg.Store),
+		Era:        era(),
+		Hash:       uint32(s.id) ^ uint32(s.id>>32),
+		Self:       self(&m.cfg),
 	}
 	if m.cfg.Mode == Eager {
 		cfg.Mode = record.Eager
@@ -104,6 +112,9 @@ func newSession(ctx context.Context, m *Member) *session {
 		cfg.Strategy = core.Range
 	case Pack:
 		cfg.Strategy, cfg.Packing = core.Pack, m.cfg.Packing.core()
+		if m.cfg.Scaling.Max > 0 {
+			cfg.Scaling = m.cfg.Scaling.core(m.cfg.Scaler)
+		}
 	}
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
@@ -167,37 +178,54 @@ func (s *session) run(ctx context.Context) (err error) {
 			err = s.bug(bug)
 		}
 	}()
+	s.asked = ctx.Done()
 	s.meet(ctx, s.cfg)
 	s.watch("plan", false)
 	s.watch("roster", false)
 	s.goDo(s.identify)
-	s.step(core.Event{Kind: core.Begin})
-	leave := ctx.Done()
+	stalls, stallTick, endTicks := newStalls(s)
+	defer endTicks()
+	s.happen(core.Begin)
+	leave := s.asked
 	for !s.ended {
 		select {
 		case ev := <-s.inbox:
-			s.step(s.gather(ev)...)
+			s.step(s.gather(&ev)...)
 		case <-s.timer.C:
 			s.forceStop()
-			s.step(core.Event{Kind: core.Tick})
+			s.happen(core.Tick)
+		case <-stallTick:
+			stalls.lookBeside()
 		case ask := <-s.m.asks:
-			ask <- s.status()
+			ask(s)
 		case err := <-s.refusals:
 			if s.refused == nil && leave != nil { // not if it leaves anyway
 				s.refused = err
-				s.step(core.Event{Kind: core.Leave})
+				s.happen(core.Leave)
 			}
 		case <-leave:
 			leave = nil
-			// With Config.Return set, leaving means "back soon": the leader keeps our
-			// partitions for us. Otherwise they are handed over first.
-			s.step(core.Event{Kind: core.Leave, Returning: s.m.timing.Return > 0})
+			s.goAway()
 		}
 	}
 	if s.refused != nil && s.cause == core.ByLeave {
 		return s.refused
 	}
 	return s.outage.cause(s.cause)
+}
+
+// happen is a step by an event without fields. It is not inlined, see tellRun: the loop's
+// stack would have room for each of these events.
+//
+//go:noinline
+func (s *session) happen(k core.Kind) { s.step(core.Event{Kind: k}) }
+
+// goAway begins to leave. With Config.Return set, leaving means "back soon": the leader
+// keeps our partitions for us. Otherwise they are handed over first.
+//
+//go:noinline
+func (s *session) goAway() {
+	s.step(core.Event{Kind: core.Leave, Returning: s.m.timing.Return > 0})
 }
 
 // emptyInbox waits for everything the session started. It reads the inbox meanwhile,
@@ -277,8 +305,8 @@ func (s *session) obituary() {
 // of them. If several partitions are stopping it waits up to stopWindow, so that one
 // heartbeat acknowledges them all; otherwise the others would have to wait until the
 // heartbeat for the first one is written.
-func (s *session) gather(ev core.Event) []core.Event {
-	s.batch = append(s.batch[:0], ev)
+func (s *session) gather(ev *core.Event) []core.Event {
+	s.batch = append(s.batch[:0], *ev)
 	var enough <-chan time.Time
 	for len(s.batch) < mostGathered {
 		if len(s.inbox) == 0 {
@@ -330,6 +358,7 @@ func (s *session) step(evs ...core.Event) {
 			s.dropRun(ev)
 		case core.Listed:
 			refused = s.refuses(ev) || refused
+			s.tellNothing(ev)
 		case core.Server:
 			s.classify()
 		}
@@ -341,6 +370,10 @@ func (s *session) step(evs ...core.Event) {
 	}
 	if measured && s.node.Leads() {
 		s.tellLoads()
+	}
+	s.keepFleet()
+	if s.nothing && !s.node.Leads() {
+		s.endNothing()
 	}
 }
 
@@ -389,6 +422,7 @@ func (s *session) feed(evs ...core.Event) {
 		s.trail.add(now, &evs[i])
 	}
 	acts := s.node.Steps(now, evs)
+	s.trust.Store(int64(s.node.Trusted()))
 	if was := s.lease.Swap(int64(s.node.Lease())); was != int64(s.node.Lease()) && s.m.cfg.Trace != nil && s.m.cfg.TraceMessages {
 		s.m.trace(s.stamp(Event{Kind: EventLease}))
 	}
@@ -445,6 +479,8 @@ func (s *session) do(a *core.Action) {
 		s.goDo(s.ask)
 	case core.DoMeasure:
 		s.measure()
+	case core.DoScale:
+		s.scale(a.Fleet)
 	case core.DoClose:
 		s.goDo(func() { s.send(core.Event{Kind: core.Closed}) })
 	case core.DoAbort:

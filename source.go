@@ -9,7 +9,8 @@ import (
 // A Source is where messages come from: a broker's queues, a topic's partitions. If it
 // has to be closed, the program that opened it does that, after Run has returned.
 type Source interface {
-	// Partitions lists the partitions. Only the leader calls it. A name that cannot
+	// Partitions lists the partitions. Only the leader calls it, at once and then every
+	// Config.ListEvery. A name that cannot
 	// be served is left out with a condition. A source that itself leaves partitions
 	// out returns its list together with an error that wraps ErrPartial, which
 	// becomes a condition too.
@@ -66,12 +67,14 @@ var ErrPartial = errors.New("rota: the source does not list everything")
 // A Partition is something that one member at a time consumes. Names are unique
 // within a source, valid UTF-8 without control characters, at most 256 bytes.
 type Partition struct {
-	Name string
-	Meta Meta
+	Name  string
+	Topic string // that the partition belongs to, if the source has topics: a stream, an exchange; named like a partition
+	Meta  Meta
 }
 
-// Meta are key/value pairs of a partition; at most 4 KB in all. Orders override the
-// source's values.
+// Meta are key/value pairs of a partition; at most 4 KB in all. What is ordered for a
+// topic overrides the source's values, and what is ordered for a partition overrides
+// both.
 type Meta map[string]string
 
 // A Message is one message of one partition.
@@ -100,6 +103,17 @@ func (m Message) Ownership() Ownership {
 	return m.own
 }
 
+// Header returns the value of the first header with this key, or nil. Keys are compared as
+// they are: brokers do not agree on whether capitals matter.
+func (m Message) Header(key string) []byte {
+	for _, h := range m.Headers {
+		if h.Key == key {
+			return h.Value
+		}
+	}
+	return nil
+}
+
 // A Header is one header of a message.
 type Header struct {
 	Key   string
@@ -111,8 +125,10 @@ type Header struct {
 // another session, refuses every former owner.
 type Token uint64
 
-// A Meter is a Source that measures arrivals and backlog. Only the leader reads it, every
-// two seconds, with the strategy Pack. A Source that wraps another must forward Read.
+// A Meter is a Source that measures arrivals and backlog. With the strategy Pack the
+// leader reads it every two seconds. Each owner reads it at most once in Config.StallTime,
+// for its partitions that deliver nothing; the two calls may overlap. A Source that wraps
+// another must forward Read.
 type Meter interface {
 	// Read returns a Reading for each of the partitions, owned or not.
 	Read(ctx context.Context, partitions []string) ([]Reading, error)
@@ -139,9 +155,12 @@ type Preparer interface {
 	Prepare(ctx context.Context, p Partition) error
 }
 
-// A Lister is a Source that may say that Partitions returns all partitions of its
-// broker. If it does, a partition that is missing from several lists in a row is
-// removed. The list of any other source only adds partitions.
+// A Lister is a Source that may say that Partitions has just returned all partitions of its
+// broker. A partition that is missing from three such lists in a row is removed. Once a
+// source has said so, an empty list means that there is none yet. A list of which it does
+// not say so, such as one that Partitions has returned before, only adds partitions. So does
+// the list of any other source, and an empty one is an error, unless it comes with
+// ErrPartial. ListsAll is called once after each list.
 type Lister interface {
 	ListsAll() bool
 }
@@ -150,7 +169,8 @@ type Lister interface {
 // read the same partitions must never share what the broker keeps for a reader. New
 // calls Bind before anything else, and it must not connect to anything. It returns an
 // error if the source is bound to another group already; the same group may bind it
-// again. A Source that wraps another must forward Bind.
+// again. A Source that wraps another must forward Bind. A Scaler that has to know the
+// group is a Binder too.
 type Binder interface {
 	Bind(group string) error
 }

@@ -47,6 +47,9 @@ type Status struct {
 
 	// Load is what the leader measured: Inspect only, and only with the strategy Pack.
 	Load *LoadInfo `json:"load,omitempty"`
+
+	// Size is how many members are wanted: only with a Scaler.
+	Size *SizeInfo `json:"size,omitempty"`
 }
 
 // NameOf is the name of the member with this session, or the session if the member is
@@ -83,6 +86,7 @@ const (
 	WhyRoster    Why = "roster"    // partitions or their metadata changed
 	WhyOwnerless Why = "ownerless" // a partition had no owner
 	WhyLoad      Why = "load"      // a member was overloaded
+	WhySize      Why = "size"      // members that are to go were emptied
 	WhyInterval  Why = "interval"  // the interval of Config.Packing was over, and a better plan was found
 )
 
@@ -95,12 +99,14 @@ type Cause struct {
 
 // OrdersInfo holds the orders of operators.
 type OrdersInfo struct {
-	Ver    uint64              `json:"ver"`
+	Ver    uint64              `json:"ver"`    // grows with each order
+	Obeyed uint64              `json:"obeyed"` // the version that the plan obeys
 	Freeze bool                `json:"freeze"`
 	Paused []string            `json:"paused"` // partitions
 	Drains []string            `json:"drains"` // members, by name
 	Pins   map[string]string   `json:"pins"`   // partition to member's name
 	Bans   map[string][]string `json:"bans"`   // partition to members' names
+	Topics map[string]Meta     `json:"topics"` // topic to the metadata ordered for it
 	Log    []OrderInfo         `json:"log"`    // oldest first
 }
 
@@ -110,6 +116,10 @@ type OrderInfo struct {
 	Who  string    `json:"who"`
 	What string    `json:"what"`
 	Why  string    `json:"why"`
+
+	// Planned says that the leader has made a plan that obeys it. Partitions may still
+	// be changing hands for it.
+	Planned bool `json:"planned"`
 }
 
 // MemberState is the state in a member's record.
@@ -129,6 +139,7 @@ type MemberInfo struct {
 	Session    string            `json:"session"`
 	State      MemberState       `json:"state"`
 	Silent     bool              `json:"silent"`     // Observe only: no heartbeat came while one was looked for
+	Continues  bool              `json:"continues"`  // it works on without a lease while the store does not answer: Config.OnStoreLoss
 	Planned    bool              `json:"planned"`    // the plan counts on it
 	Partitions int               `json:"partitions"` // how many it owns
 	Labels     map[string]string `json:"labels"`
@@ -200,6 +211,7 @@ const (
 // PartitionInfo is one partition's row in the plan.
 type PartitionInfo struct {
 	Name   string         `json:"name"`
+	Topic  string         `json:"topic,omitempty"`
 	State  PartitionState `json:"state"`
 	Owner  string         `json:"owner,omitempty"`  // session
 	Member string         `json:"member,omitempty"` // the owner's name
@@ -208,6 +220,7 @@ type PartitionInfo struct {
 	Reason Reason         `json:"reason,omitempty"`
 	Gen    uint64         `json:"gen"` // of the write that last changed its state
 	Meta   Meta           `json:"meta"`
+	Deaths int            `json:"deaths,omitempty"` // how many owners in a row died with it, since it last ran well for a minute, forgiven ones included
 
 	// Inspect only, and only if the history reaches back that far: the newest plan
 	// when the state last changed.
@@ -227,9 +240,10 @@ type Wait struct {
 	For       WaitFor `json:"for"`
 	Member    string  `json:"member"` // session of the member it waits for; with WaitGrant, of its next owner
 
-	// Since is when the plan was made that it waits by: Inspect only, and only if the
-	// history reaches back that far.
-	Since time.Time `json:"since,omitzero"`
+	// Since and Causes are when and why the plan was made that it waits by: Inspect only,
+	// and only if the history reaches back that far.
+	Since  time.Time `json:"since,omitzero"`
+	Causes []Cause   `json:"causes,omitempty"`
 }
 
 // WaitFor says what a partition waits for.
@@ -247,7 +261,7 @@ const (
 func newStatus(group string, store Store) Status {
 	return Status{Group: group, Class: classOf(store), Members: []MemberInfo{}, Partitions: []PartitionInfo{}, Waits: []Wait{},
 		Conditions: []ConditionInfo{}, Problems: []Problem{}, History: []PlanInfo{},
-		Orders: OrdersInfo{Paused: []string{}, Drains: []string{}, Pins: map[string]string{}, Bans: map[string][]string{}, Log: []OrderInfo{}}}
+		Orders: OrdersInfo{Paused: []string{}, Drains: []string{}, Pins: map[string]string{}, Bans: map[string][]string{}, Topics: map[string]Meta{}, Log: []OrderInfo{}}}
 }
 
 // Status is the group as this member sees it: the newest plan it knows. It waits
@@ -258,7 +272,7 @@ func (m *Member) Status() Status {
 	}
 	ask := make(chan Status, 1)
 	select {
-	case m.asks <- ask:
+	case m.asks <- func(s *session) { ask <- s.status() }:
 		return <-ask
 	case <-m.ended:
 		return newStatus(m.cfg.Group, m.cfg.Store)
@@ -268,7 +282,20 @@ func (m *Member) Status() Status {
 func (s *session) status() Status {
 	st := newStatus(s.m.cfg.Group, s.m.cfg.Store)
 	st.fill(s.node.Plan(), s.node.Roster(), s.node.Members(), s.node.Leads())
+	for i := range st.Members {
+		if m := &st.Members[i]; m.Session == s.id.String() { // what its record does not say yet
+			m.Conditions = conditionInfos(s.conditions.now(time.Now()))
+		}
+	}
 	return st
+}
+
+func conditionInfos(all []record.Condition) []ConditionInfo {
+	out := []ConditionInfo{}
+	for _, c := range all {
+		out = append(out, ConditionInfo{Condition(c.Code), c.Partition, c.Text})
+	}
+	return out
 }
 
 // ErrUnreadable means that a record that is needed cannot be decoded.
@@ -341,6 +368,7 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 	p = p.Full()
 	s.Leader, s.Term, s.Plan, s.Gen, s.Hold = p.Leader.String(), p.Term, p.ID, p.Gen, p.Hold
 	s.Mode, s.Phase = Mode(p.Mode.String()), Sentinel
+	s.Orders.Obeyed = p.Orders
 	records := map[record.Session]*record.Member{}
 	for _, m := range members {
 		records[m.Session] = m
@@ -359,7 +387,7 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 			Reason: Reason(r.Reason.String()), Gen: r.Rev, Meta: Meta{}}
 		if roster != nil && i < roster.Len() {
 			e := roster.At(record.ID(i))
-			info.Name = e.Name
+			info.Name, info.Topic = e.Name, e.Topic
 			for _, kv := range e.Meta {
 				if !strings.HasPrefix(kv.Key, reservedMeta) {
 					info.Meta[kv.Key] = kv.Value
@@ -372,6 +400,9 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 		}
 		if r.To != 0 {
 			info.To = r.To.String()
+		}
+		if k := slices.IndexFunc(p.Kills, func(k record.Kill) bool { return int(k.ID) == i }); k >= 0 {
+			info.Deaths = int(p.Kills[k].Count)
 		}
 		s.Partitions = append(s.Partitions, info)
 		owner := records[r.Owner]
@@ -393,6 +424,7 @@ func (s *Status) fill(p *record.Plan, roster *record.Roster, members []*record.M
 		s.Phase = Changing
 	}
 	s.fillMembers(p, members, counts)
+	s.resize(p.Size)
 	if all && !slices.ContainsFunc(members, func(m *record.Member) bool { return m.State == record.Live || m.State == record.Leaving }) {
 		s.Phase, s.Waits = Vacant, []Wait{} // for the next member, if anything
 	}
@@ -404,24 +436,28 @@ func (s *Status) fillMembers(p *record.Plan, members []*record.Member, counts ma
 		planned[id] = true
 	}
 	for _, m := range members {
-		info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: MemberState(m.State.String()), Planned: planned[m.Session],
-			Partitions: counts[m.Session], Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
-			PID: int(m.Host.PID), Conditions: []ConditionInfo{}, DeadLetters: m.Letters}
-		if m.Sent != 0 {
-			info.Sent = wall(m.Sent)
-			info.Age = time.Since(info.Sent)
-		}
-		for _, l := range m.Labels {
-			info.Labels[l.Key] = l.Value
-		}
-		for _, c := range m.Conditions {
-			info.Conditions = append(info.Conditions, ConditionInfo{Condition(c.Code), c.Partition, c.Text})
-		}
+		info := memberInfo(m)
+		info.Planned, info.Partitions = planned[m.Session], counts[m.Session]
 		s.Members = append(s.Members, info)
 		if (m.State == record.Live) != planned[m.Session] && s.Phase == Sentinel {
 			s.Phase = Computing
 		}
 	}
+}
+
+// memberInfo is what a member's own record says.
+func memberInfo(m *record.Member) MemberInfo {
+	info := MemberInfo{Name: m.Name, Session: m.Session.String(), State: MemberState(m.State.String()), Continues: m.Continues,
+		Lease: m.Lease, Heartbeat: m.Beat, Labels: map[string]string{},
+		PID: int(m.Host.PID), Conditions: conditionInfos(m.Conditions), DeadLetters: m.Letters}
+	if m.Sent != 0 {
+		info.Sent = wall(m.Sent)
+		info.Age = time.Since(info.Sent)
+	}
+	for _, l := range m.Labels {
+		info.Labels[l.Key] = l.Value
+	}
+	return info
 }
 
 func (s *Status) order(o *record.Orders) {
@@ -437,8 +473,15 @@ func (s *Status) order(o *record.Orders) {
 	for _, p := range o.Bans {
 		s.Orders.Bans[p.Partition] = append(s.Orders.Bans[p.Partition], p.Member)
 	}
-	for _, l := range o.Log {
-		s.Orders.Log = append(s.Orders.Log, OrderInfo{wall(l.At), l.Who, l.What, l.Why})
+	for _, t := range o.Topics {
+		s.Orders.Topics[t.Name] = Meta{}
+		for _, kv := range t.Pairs {
+			s.Orders.Topics[t.Name][kv.Key] = kv.Value
+		}
+	}
+	for i, l := range o.Log {
+		ver := o.Ver - min(o.Ver, uint64(len(o.Log)-1-i)) // each order is a version
+		s.Orders.Log = append(s.Orders.Log, OrderInfo{wall(l.At), l.Who, l.What, l.Why, ver <= s.Orders.Obeyed})
 	}
 }
 
@@ -462,13 +505,13 @@ func (s *Status) remember(h *record.History) {
 			}
 		}
 	}
-	since := map[string]time.Time{}
+	by := map[string]*PartitionInfo{}
 	for i := range s.Partitions {
-		since[s.Partitions[i].Name] = s.Partitions[i].Since
+		by[s.Partitions[i].Name] = &s.Partitions[i]
 	}
 	for i := range s.Waits {
 		w := &s.Waits[i]
-		w.Since = since[w.Partition]
+		w.Since, w.Causes = by[w.Partition].Since, by[w.Partition].Causes
 		if s.PhaseSince.IsZero() || w.Since.Before(s.PhaseSince) {
 			s.PhaseSince = w.Since
 		}

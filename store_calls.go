@@ -283,10 +283,7 @@ func (s *session) watch(name string, all bool) {
 				if err != nil {
 					break
 				}
-				es, _ := s.decode(batch)
-				if ctx.Err() == nil {
-					s.send(core.Event{Kind: core.Seen, First: first, AllMembers: all, Entries: es})
-				}
+				s.saw(ctx, batch, first, all)
 				first = false
 			}
 			select {
@@ -294,11 +291,26 @@ func (s *session) watch(name string, all bool) {
 				return
 			case <-time.After(s.m.timing.Retry):
 			}
-			s.backOff()
-			s.identify() // the store may be connected to another server now
-			s.send(core.Event{Kind: core.Gap})
+			s.missed()
 		}
 	})
+}
+
+// saw gives the core a batch of a watch.
+func (s *session) saw(ctx context.Context, batch []Entry, first, all bool) {
+	es, _ := s.decode(batch)
+	if ctx.Err() == nil {
+		s.send(core.Event{Kind: core.Seen, First: first, AllMembers: all, Entries: es})
+	}
+}
+
+// missed tells the core of the gap after a watch broke. It is not inlined, see tellRun.
+//
+//go:noinline
+func (s *session) missed() {
+	s.backOff()
+	s.identify() // the store may be connected to another server now
+	s.send(core.Event{Kind: core.Gap})
 }
 
 // identify tells the core which server the store is connected to.
@@ -338,7 +350,7 @@ func (s *session) meet(ctx context.Context, cfg *core.Config) {
 			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
 			return
 		case ask := <-s.m.asks:
-			ask <- s.status()
+			ask(s)
 		case <-ctx.Done():
 			return
 		}

@@ -20,6 +20,8 @@ type tally struct {
 	last     int64                // all of it, at the last heartbeat
 	at       time.Time            // of that heartbeat
 	handled  uint64               // by runs that are over
+	total    uint64               // handled, as the last heartbeat said
+	busy     uint32               // as the last heartbeat said
 }
 
 // mostTallied is how many partitions one heartbeat tells of. With more, each has its turn.
@@ -32,6 +34,17 @@ func (t *tally) start(r *run) {
 		t.runs, t.ended, t.reported = map[record.ID]*run{}, map[record.ID]uint64{}, map[record.ID]uint64{}
 	}
 	t.runs[r.id] = r
+}
+
+// all are the runs that are not over, by partition.
+func (t *tally) all() (out []*run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.runs {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *run) int { return int(a.id) - int(b.id) })
+	return out
 }
 
 func (t *tally) end(r *run) {
@@ -87,5 +100,16 @@ func (t *tally) report(now time.Time, parallel int) (load []record.Load, handled
 		busy = uint32(min(max(share, 0), 1) * 1000)
 	}
 	t.last, t.at = worked, now
+	t.total, t.busy = handled, busy
 	return changed, handled, busy
+}
+
+// said returns what heartbeats have told so far.
+func (t *tally) said() (load []record.Load, handled uint64, busy uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, n := range t.reported {
+		load = append(load, record.Load{ID: id, Handled: n})
+	}
+	return load, t.total, t.busy
 }

@@ -1,10 +1,14 @@
 package rota
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/core"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // tell reports an event twice: to programs as an Event, and to people as a log line
@@ -89,6 +93,10 @@ func (r *run) traceAll(k EventKind, msgs []Message, err error) {
 	}
 }
 
+// tellRun is not inlined: the Event would be a part of its callers' stacks, of every
+// partition for as long as that runs.
+//
+//go:noinline
 func (s *session) tellRun(k EventKind, r *run, because string) {
 	s.tell(Event{Kind: k, Partition: r.name, Token: Token(r.token), Because: because})
 }
@@ -111,10 +119,37 @@ func (s *session) tellEnd(c core.Cause) {
 	s.tell(e)
 }
 
+// noLease is said for as long as work goes on without a lease.
+const noLease = "the store does not answer and the lease is over: work goes on all the same, and another member may do it, too; only a sink that checks tokens tells them apart"
+
+// nameOf is the name of a session, or empty if its record is not known.
+func (s *session) nameOf(id record.Session) string {
+	for _, m := range s.node.Members() {
+		if m.Session == id {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// twins says which processes have the name of this session.
+func (s *session) twins(id record.Session) string {
+	name := s.nameOf(id)
+	var which []string
+	for _, m := range s.node.Members() {
+		if m.Name == name && m.State == record.Live {
+			which = append(which, fmt.Sprintf("session %v (pid %d)", m.Session, m.Host.PID))
+		}
+	}
+	slices.Sort(which)
+	return fmt.Sprintf("two processes have the name %s: %s; orders and --return mean both", name, strings.Join(which, ", "))
+}
+
 func (s *session) note(a *core.Action) {
 	e := Event{Kind: EventCondition}
 	if a.Who != 0 {
 		e.About = a.Who.String()
+		e.AboutName = s.nameOf(a.Who)
 	}
 	switch a.Note {
 	case core.NoteJoined:
@@ -131,14 +166,27 @@ func (s *session) note(a *core.Action) {
 	case core.NoteKept:
 		s.tellPacked()
 		return
+	case core.NoteSize:
+		s.tell(s.noteSize(a))
+		return
+	case core.NoteBack:
+		e.Condition = ConditionNeededAgain
+		e.Because = fmt.Sprintf("%s was to go and is needed after all", s.memberName(a.Who))
+	case core.NoteStays:
+		e.Condition = ConditionNotRemoved
+		e.Because = fmt.Sprintf("the scaler was asked to remove %s, and it is still there after %v: it is used again", s.memberName(a.Who), s.cfg.Scaling.Vanish)
 	case core.NoteDead:
 		e.Kind = EventDead
 	case core.NoteEvicted:
 		e.Kind = EventEvicted
 	case core.NoteLapsed:
 		e.Kind = EventLapsed
+	case core.NoteWorksOn:
+		e.Kind = EventWorksOn
+		s.conditions.begin(ConditionInfo{ConditionNoLease, "", noLease}, time.Now())
 	case core.NoteResumed:
 		e.Kind = EventResumed
+		s.conditions.over(ConditionNoLease, "")
 	case core.NoteLeaving:
 		s.leaving = true
 		e.Kind = EventLeaving
@@ -146,13 +194,16 @@ func (s *session) note(a *core.Action) {
 		e.Condition, e.Because = ConditionWritesLost, "the store has lost acknowledged writes"
 	case core.NoteTwins:
 		e.Condition = ConditionTwins
-		e.Because = "two processes have one name"
+		e.Because = s.twins(a.Who)
+	case core.NoteQuarantined:
+		e.Condition, e.Partition = ConditionQuarantined, a.Name
+		e.Because = fmt.Sprintf("%d owners in a row died with it: it runs nowhere until it is released", a.Deaths)
 	case core.NoteStuck:
 		e.Condition, e.Partition, e.Token = ConditionStuck, a.Name, Token(a.Token)
 		e.Because = "granted long ago and not started"
 	case core.NoteBug:
 		e.Condition = ConditionBlocked
-		e.Because = fmt.Sprintf("the last leader, %s, ended on a bug over this plan: it stays as it is until members or orders change", e.About)
+		e.Because = fmt.Sprintf("the last leader, %s, ended on a bug over this plan: it stays as it is until members or orders change", cmp.Or(e.AboutName, e.About))
 	case core.NoteNoRoster:
 		e.Condition = ConditionRosterMissing
 		e.Because = "the plan refers to a roster that the store does not show yet: waiting for it"
@@ -167,7 +218,7 @@ func (s *session) note(a *core.Action) {
 		e.Because = "the partitions of source and orders do not fit into the roster: it stays as it is"
 	case core.NoteMeta:
 		e.Condition, e.Partition = ConditionMetaTooLarge, a.Name
-		e.Because = "its metadata by order and by the source is too large together: the order's is ignored"
+		e.Because = "its metadata by order, its topic's and the source's do not fit into 4096 bytes together: the topic's is left out or, if that does not help, all that is ordered"
 	case core.NoteWorn:
 		e.Condition, e.Partition = ConditionTokensUsedUp, a.Name
 		e.Because = "its tokens are used up: a new incarnation begins, every session ends once, and tokens count from 1 again"

@@ -65,6 +65,8 @@ func (w *play) Do(c scenario.Command) error {
 		return w.order(c.Args)
 	case "load":
 		return w.load(c.Args)
+	case "scaler":
+		return w.setScaler(strings.Join(c.Args, " "))
 	case "meter":
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -103,6 +105,10 @@ func setting(c *rota.Config, k, v string) {
 		c.Strategy = rota.Strategy(v)
 	case "mode":
 		c.Mode = rota.Mode(v)
+	case "quarantine":
+		c.Quarantine, _ = strconv.Atoi(v)
+	case "on-store-loss":
+		c.OnStoreLoss = rota.OnStoreLoss(v)
 	case "rejoin":
 		c.Rejoin = v == "true"
 	case "fresh":
@@ -125,6 +131,18 @@ func setting(c *rota.Config, k, v string) {
 		c.Packing.Interval = d
 	case "cool-down":
 		c.Packing.CoolDown = d
+	case "scale":
+		from, to, _ := strings.Cut(v, "..")
+		c.Scaling.Min, _ = strconv.Atoi(from)
+		c.Scaling.Max, _ = strconv.Atoi(to)
+	case "spare":
+		if c.Scaling.Spare, _ = strconv.Atoi(v); c.Scaling.Spare == 0 {
+			c.Scaling.Spare = -1
+		}
+	case "down-after":
+		c.Scaling.DownAfter = d
+	case "vanish":
+		c.Scaling.Vanish = d
 	case "limit":
 		c.Labels = map[string]string{"limit": v}
 	}
@@ -393,7 +411,9 @@ func (p *proc) begin(part string) error {
 	e := effect{p: p, part: part, token: own.Token(), who: p.m.SessionID()}
 	ask := func() {
 		if own.Check() == nil {
-			p.observe(check.Act, own)
+			if !p.worksOn.Load() { // of work without a lease only the sink's word counts
+				p.observe(check.Act, own)
+			}
 			p.mu.Lock()
 			p.held = append(p.held, e)
 			p.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,7 @@ type FaultyStore struct {
 	asked   map[string]uint64       // verb and key → how often
 	seen    map[string][]rota.Entry // key → versions that were read or written, oldest first
 	count   map[Fault]int
+	failed  int // calls, with neither an answer nor a refusal
 	failing bool
 	healed  chan struct{} // while cut: closed by Heal
 	late    []func()
@@ -144,6 +146,36 @@ func (f *FaultyStore) Count(what Fault) int {
 	return f.count[what]
 }
 
+// writes is how often each key was put or deleted through this connection.
+func (f *FaultyStore) writes() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := map[string]int{}
+	for call, times := range f.asked {
+		if verb, key, _ := strings.Cut(call, " "); verb == "put" || verb == "delete" {
+			n[key] += int(times)
+		}
+	}
+	return n
+}
+
+// heard counts calls that failed.
+func (f *FaultyStore) heard(err error) {
+	if err == nil || errors.Is(err, rota.ErrConflict) || errors.Is(err, rota.ErrNotFound) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed++
+}
+
+// failures is how many calls have failed.
+func (f *FaultyStore) failures() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
 // fate holds the faults and delays of one call or batch.
 type fate struct {
 	f         *FaultyStore
@@ -238,6 +270,7 @@ func (f *FaultyStore) Get(ctx context.Context, key string) (e rota.Entry, err er
 		e, err = f.inner.Get(ctx, key)
 		return err
 	})
+	f.heard(err)
 	switch {
 	case err == nil:
 		f.saw(e)
@@ -284,6 +317,7 @@ func (f *FaultyStore) write(ctx context.Context, verb, key string, do func(conte
 		rev, err = do(ctx)
 		return err
 	})
+	f.heard(err)
 	if !arrived && errors.Is(err, errCut) && ctx.Err() != nil && x.strikes(LateWrite) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -2,6 +2,7 @@ package rotatest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,26 +13,41 @@ import (
 // Group is the suite for members that share partitions over a store, with a source in
 // memory and in real time. Each call of open makes a new connection to the same store;
 // the suite closes it.
-func Group(t *testing.T, open func(t *testing.T) rota.Store) {
-	groupLives(newGroupTest(t, func() rota.Store { return open(t) }))
+func Group(t *testing.T, open func(t *testing.T) rota.Store, opts ...GroupOption) {
+	g := newGroupTest(t, func() rota.Store { return open(t) }, opts...)
+	groupLives(g)
+	if g.server != nil {
+		t.Run("acknowledged writes are lost", func(t *testing.T) {
+			groupForgets(newGroupTest(t, func() rota.Store { return open(t) }, opts...))
+		})
+	}
 }
+
+// A GroupOption gives the suite more access to the store of a group.
+type GroupOption func(*groupTest)
 
 const groupPartitions = 12
 
 // groupTest checks that at most one of its members consumes a partition at a time.
 type groupTest struct {
 	*sourceTest
-	dial func() rota.Store
-	odd  func(rota.Source) rota.Source // for tests of the suite itself
+	dial   func() rota.Store
+	server Server                        // that can lose acknowledged writes
+	odd    func(rota.Source) rota.Source // for tests of the suite itself
+	heir   func(*rota.Config)            // too
 
 	guard sync.Mutex
 	owner map[string]string // partition → member whose source consumes it
 	high  map[string]rota.Token
 }
 
-func newGroupTest(t testing.TB, dial func() rota.Store) *groupTest {
-	return &groupTest{sourceTest: newSourceTest(t, memBroker{NewMemSource(8, Names(groupPartitions)...)}), dial: dial,
+func newGroupTest(t testing.TB, dial func() rota.Store, opts ...GroupOption) *groupTest {
+	g := &groupTest{sourceTest: newSourceTest(t, memBroker{NewMemSource(8, Names(groupPartitions)...)}), dial: dial,
 		owner: map[string]string{}, high: map[string]rota.Token{}}
+	for _, o := range opts {
+		o(g)
+	}
+	return g
 }
 
 func (g *groupTest) join(name string, tune ...func(*rota.Config)) *testMember {
@@ -108,6 +124,7 @@ func groupLives(g *groupTest) {
 	ebb := g.flow(1, 20*time.Millisecond)
 	c1, c2, c3 := g.join("c1"), g.join("c2"), g.join("c3")
 	g.shares(n/3, c1, c2, c3)
+	g.steady(c1, c2, c3)
 
 	c2.leave()
 	g.shares(n/2, c1, c3)
@@ -157,7 +174,21 @@ type memBroker struct{ *MemSource }
 
 func (b memBroker) Source() rota.Source { return b.MemSource }
 
-func (b memBroker) Partitions() []string { return b.names }
+func (b memBroker) Partitions() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.names)
+}
+
+func (b memBroker) Remove(partition string) error {
+	b.MemSource.Remove(partition)
+	return nil
+}
+
+func (b memBroker) Restore(partition string) error {
+	b.Add(partition)
+	return nil
+}
 
 func (b memBroker) Publish(partition string, values ...[]byte) error {
 	b.MemSource.Publish(partition, values...)
@@ -174,6 +205,42 @@ func (b memBroker) Dead() (out [][]byte, err error) {
 func (b memBroker) RefuseSettling() (allow func()) { return b.refuse(&b.refuseSettling) }
 
 func (b memBroker) RefuseDead() (allow func()) { return b.refuse(&b.refuseDead) }
+
+func (b memBroker) Withdraw() (restore func()) { return b.refuse(&b.refuseConsuming) }
+
+// Foreign is refused while there is an owner, like a second exclusive consumer.
+func (b memBroker) Foreign(partition string) (leave func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queues[partition]
+	if q.running > 0 {
+		return nil, errRefused
+	}
+	q.foreign = true
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		q.foreign = false
+	}, nil
+}
+
+func (b memBroker) Delete(partition string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.queues[partition].arrived)
+	close(b.queues[partition].gone)
+	delete(b.queues, partition)
+	return nil
+}
+
+func (b memBroker) Create(partition string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queues[partition] = &queue{arrived: make(chan struct{}), gone: make(chan struct{})}
+	return nil
+}
+
+func (b memBroker) Largest() int { return 10 << 20 }
 
 func (b memBroker) refuse(flag *bool) (allow func()) {
 	set := func(to bool) {

@@ -12,7 +12,7 @@ type Liar func(t testing.TB, key string, value []byte, rev rota.Rev)
 
 // WithLiar lets the suite forge changes. It is for stores whose watches get their
 // changes as messages that other clients could send too.
-func WithLiar(l Liar) StoreOption { return func(t *storeTest) { t.lie = l } }
+func WithLiar(l Liar) StoreOption { return storeOption(func(t *storeTest) { t.lie = l }) }
 
 // liarCases are for stores whose transport permits forged changes.
 var liarCases = []storeCase{

@@ -24,16 +24,22 @@ type MemSource struct {
 	buried int // letters so far
 	batch  int
 
-	refuseSettling, refuseDead bool
+	refuseSettling, refuseDead, refuseConsuming bool
 }
 
-var errRefused = errors.New("rotatest: refused")
+var (
+	errRefused = errors.New("rotatest: refused")
+	errForeign = errors.New("rotatest: a foreign client consumes it")
+)
 
 type queue struct {
 	msgs    []rota.Message // unsettled, oldest first
 	next    uint64
 	arrived chan struct{} // closed at the next arrival
+	gone    chan struct{} // closed when the partition is removed
 	owner   rota.Token    // token of the newest owner: the broker's own fence
+	running int           // calls of Consume
+	foreign bool          // a client that is not rota's consumes it
 }
 
 // NewMemSource makes a source with the given partitions. Consume fetches up to
@@ -74,10 +80,28 @@ func (s *MemSource) Add(names ...string) {
 	for _, n := range names {
 		if s.queues[n] == nil {
 			s.names = append(s.names, n)
-			s.queues[n] = &queue{arrived: make(chan struct{})}
+			s.queues[n] = &queue{arrived: make(chan struct{}), gone: make(chan struct{})}
 		}
 	}
 }
+
+// Remove makes partitions disappear, with their messages, as if somebody had deleted the
+// queues: Consume fails, and Partitions does not list them any more. Add brings them back,
+// empty.
+func (s *MemSource) Remove(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range names {
+		if q := s.queues[n]; q != nil {
+			s.names = slices.DeleteFunc(s.names, func(x string) bool { return x == n })
+			delete(s.queues, n)
+			close(q.gone)
+		}
+	}
+}
+
+// ListsAll says that Partitions lists everything there is.
+func (s *MemSource) ListsAll() bool { return true }
 
 // Publish appends messages to a partition.
 func (s *MemSource) Publish(partition string, values ...[]byte) {
@@ -136,15 +160,11 @@ func (s *MemSource) Read(_ context.Context, partitions []string) ([]rota.Reading
 
 // Consume delivers messages until own.Stop closes or ctx ends.
 func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	s.mu.Lock()
-	q := s.queues[own.Partition()]
-	if q != nil {
-		q.owner = max(q.owner, own.Token())
+	q, err := s.attach(own)
+	if err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	if q == nil {
-		return fmt.Errorf("rotatest: no partition %q", own.Partition())
-	}
+	defer s.detach(q)
 	own.Started()
 	for {
 		select {
@@ -154,10 +174,15 @@ func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rot
 			return ctx.Err()
 		default:
 		}
+		if err := s.there(own.Partition(), q); err != nil {
+			return err
+		}
 		msgs, arrived := s.fetch(q)
 		if len(msgs) == 0 {
 			select {
 			case <-arrived:
+			case <-q.gone:
+				return fmt.Errorf("rotatest: partition %q was removed", own.Partition())
 			case <-own.Stop():
 				return nil
 			case <-ctx.Done():
@@ -183,9 +208,48 @@ func (s *MemSource) Consume(ctx context.Context, own rota.Ownership, deliver rot
 	}
 }
 
+// attach makes the caller the owner of a queue, unless that is refused.
+func (s *MemSource) attach(own rota.Ownership) (*queue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[own.Partition()]
+	switch {
+	case q == nil:
+		return nil, fmt.Errorf("rotatest: no partition %q", own.Partition())
+	case s.refuseConsuming:
+		return nil, errRefused
+	case q.foreign:
+		return nil, errForeign
+	}
+	q.owner = max(q.owner, own.Token())
+	q.running++
+	return q, nil
+}
+
+func (s *MemSource) detach(q *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.running--
+}
+
+// there returns an error if a queue was deleted.
+func (s *MemSource) there(name string, q *queue) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues[name] != q {
+		return fmt.Errorf("rotatest: partition %q was deleted", name)
+	}
+	return nil
+}
+
 func (s *MemSource) fetch(q *queue) ([]rota.Message, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	select {
+	case <-q.gone:
+		return nil, q.arrived
+	default:
+	}
 	return append([]rota.Message(nil), q.msgs[:min(len(q.msgs), s.batch)]...), q.arrived
 }
 

@@ -272,3 +272,18 @@ func (m *MemStore) Restore(s MemSnapshot) {
 	m.mem.cells, m.mem.rev = maps.Clone(s.cells), s.rev
 	m.mem.end(errSetBack, func(*watcher) bool { return true })
 }
+
+// Groups returns the names of the groups that have records here.
+func (m *MemStore) Groups(ctx context.Context) ([]string, error) {
+	m.mem.mu.Lock()
+	defer m.mem.mu.Unlock()
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	groups := map[string]bool{}
+	for key := range m.mem.cells {
+		group, _, _ := strings.Cut(key, "/")
+		groups[group] = true
+	}
+	return slices.Sorted(maps.Keys(groups)), nil
+}

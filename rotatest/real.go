@@ -15,15 +15,117 @@ import (
 )
 
 // A RealServer is a server that was started for one test and ends with it. WithServer
-// accepts it. Drivers need not import internal/servers, and may not.
+// accepts it. Drivers need not import internal/servers, and may not: besides the methods
+// of Server it has
+//
+//	Addr() string               HOST:PORT
+//	URL() string                the same as a URL, for clients that want one
+//	At(protocol string) string  HOST:PORT of one protocol, if it speaks several
+//	Admin() string              HOST:PORT of its administration, if it has one
+//	Log() string                the file of its log
+//	CutOff(deaf, mute bool)     see StartEtcdApart
 type RealServer = servers.Server
 
 // These start a real server. If it is not installed, the test is skipped with a line
 // that says how to install it; with ROTA_REQUIRE_REAL=1 the test fails instead.
-func StartRedis(t testing.TB) *RealServer     { return StartWith(t, servers.Redis) }
-func StartZooKeeper(t testing.TB) *RealServer { return StartWith(t, servers.ZooKeeper) }
-func StartRabbitMQ(t testing.TB) *RealServer  { return StartWith(t, servers.RabbitMQ) }
-func StartActiveMQ(t testing.TB) *RealServer  { return StartWith(t, servers.ActiveMQ) }
+func StartRedis(t testing.TB) *RealServer    { return StartWith(t, servers.Redis) }
+func StartRabbitMQ(t testing.TB) *RealServer { return StartWith(t, servers.RabbitMQ) }
+func StartActiveMQ(t testing.TB) *RealServer { return StartWith(t, servers.ActiveMQ) }
+
+// StartZooKeeper runs one ZooKeeper, with these options of java besides its own.
+func StartZooKeeper(t testing.TB, options ...string) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.ZooKeeper(ctx, options...) })
+}
+
+// A RabbitSetup says how RabbitMQ is run: with TLS.
+type RabbitSetup = servers.RabbitSetup
+
+// StartRabbitMQWith runs RabbitMQ with a setup of its own.
+func StartRabbitMQWith(t testing.TB, set RabbitSetup) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.RabbitMQWith(ctx, set) })
+}
+
+// StartRabbitMQCluster runs n nodes of RabbitMQ as one cluster. Ready of a node returns once it
+// may be killed: every quorum queue has a majority without it.
+func StartRabbitMQCluster(t testing.TB, set RabbitSetup, n int) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) {
+		nodes, mapper, err := servers.RabbitMQCluster(ctx, set, n)
+		return append(nodes, mapper), err
+	})[:n]
+}
+
+// RabbitNode is the name that the i-th node of a cluster has for RabbitMQ, from 1.
+func RabbitNode(i int) string { return servers.RabbitNode(i) }
+
+// A SharedServer is a server that all tests of a package share. It starts with the first
+// test that needs it; TestMain closes it.
+type SharedServer struct {
+	start func(testing.TB) *RealServer
+	mu    sync.Mutex
+	s     *RealServer
+	ends  []func()
+}
+
+// Share shares a server that start starts, such as StartRabbitMQ.
+func Share(start func(testing.TB) *RealServer) *SharedServer { return &SharedServer{start: start} }
+
+// Server returns the server.
+func (s *SharedServer) Server(t testing.TB) *RealServer {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.s == nil {
+		s.s = s.start(&outliving{t, s})
+	}
+	return s.s
+}
+
+// Close ends the server.
+func (s *SharedServer) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, end := range s.ends {
+		end()
+	}
+	s.s, s.ends = nil, nil
+}
+
+// outliving is a test whose cleanups wait for the end of the package.
+type outliving struct {
+	testing.TB
+	s *SharedServer
+}
+
+func (o *outliving) Cleanup(f func()) { o.s.ends = append(o.s.ends, f) }
+
+func (o *outliving) Context() context.Context { return context.Background() }
+
+// Failed is asked by cleanups, when nobody can log any more.
+func (o *outliving) Failed() bool { return false }
+
+func (o *outliving) Error(args ...any) { fmt.Fprintln(os.Stderr, args...) }
+
+// A KafkaSetup says how a Kafka broker is run: with TLS, with users.
+type KafkaSetup = servers.KafkaSetup
+
+// StartKafka runs one Kafka broker, from the jars of test/kafka/pom.xml.
+func StartKafka(t testing.TB) *RealServer { return StartKafkaWith(t, KafkaSetup{}) }
+
+// StartKafkaWith runs a Kafka broker with a setup of its own.
+func StartKafkaWith(t testing.TB, set KafkaSetup) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) {
+		jars, err := servers.KafkaJars()
+		if err != nil {
+			return nil, err
+		}
+		return servers.KafkaWith(ctx, jars, set)
+	})
+}
+
+// KafkaSigned and KafkaMutual are the addresses of a broker whose setup has a certificate:
+// where clients sign in by SASL over TLS, and where they show a certificate.
+func KafkaSigned(s *RealServer) string { return servers.KafkaSigned(s) }
+func KafkaMutual(s *RealServer) string { return servers.KafkaMutual(s) }
 
 // StartEtcd runs one etcd, with these flags besides its own.
 func StartEtcd(t testing.TB, flags ...string) *RealServer {
@@ -67,6 +169,23 @@ func StartZooKeeperCluster(t testing.TB, n int) []*RealServer {
 // file, and asks clients for a certificate of the authority.
 func StartZooKeeperTLS(t testing.TB, pair, authority string) *RealServer {
 	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.ZooKeeperTLS(ctx, pair, authority) })
+}
+
+// An ActiveMQSetup says how an ActiveMQ broker is run: with users, with TLS.
+type ActiveMQSetup = servers.ActiveMQSetup
+
+// ActiveMQStatistics is the plugin of a broker that answers questions for statistics.
+const ActiveMQStatistics = servers.ActiveMQStatistics
+
+// StartActiveMQ6 runs a broker that speaks STOMP and AMQP 1.0.
+func StartActiveMQ6(t testing.TB, set ActiveMQSetup) *RealServer {
+	return StartWith(t, func(ctx context.Context) (*RealServer, error) { return servers.ActiveMQ6(ctx, set) })
+}
+
+// StartActiveMQPair runs two brokers over one directory of messages: one serves, the other
+// waits until the first has ended.
+func StartActiveMQPair(t testing.TB, set ActiveMQSetup) []*RealServer {
+	return startAll(t, func(ctx context.Context) ([]*RealServer, error) { return servers.ActiveMQPair(ctx, set) })
 }
 
 // natsServer builds nats-server, or finds it in the build cache.
@@ -119,10 +238,16 @@ func StartWith(t testing.TB, start func(context.Context) (*RealServer, error)) *
 	})[0]
 }
 
+// starts is a semaphore: a server that starts needs a processor, and tests have more of them
+// than there are processors.
+var starts = make(chan struct{}, 2)
+
 func startAll(t testing.TB, start func(context.Context) ([]*RealServer, error)) []*RealServer {
 	t.Helper()
+	starts <- struct{}{}
 	begun := time.Now()
 	list, err := start(t.Context())
+	<-starts
 	var m *servers.Missing
 	if errors.As(err, &m) {
 		if os.Getenv("ROTA_REQUIRE_REAL") == "1" {

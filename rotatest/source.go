@@ -30,82 +30,113 @@ type Broker interface {
 
 // Source is the suite for the contract of rota.Source, with real members, a store in
 // memory and in real time. open makes a broker, or new partitions in one, for each
-// case, and cleans up after it; cases run in parallel. If the broker is a WiredBroker
-// the suite also loses answers and slows the wire down, if it is a RefusingBroker it also
-// makes it refuse.
-func Source(t *testing.T, open func(t *testing.T) Broker) {
+// case, and cleans up after it; cases run in parallel. Brokers that are more than a Broker
+// have more cases: see WiredBroker, RefusingBroker, ChangingBroker, ForeignBroker,
+// DeletingBroker, GuardedBroker and LargeBroker.
+//
+// WithServer gives the suite the server behind the brokers of open. It then has only those
+// cases that stop, kill and freeze the server, and runs them one after another: call it a
+// second time, with a server that nothing else uses. WithFailovers is such an option too.
+func Source(t *testing.T, open func(t *testing.T) Broker, opts ...SourceOption) {
+	suite := sourceSuite{cases: partitionCases()}
+	for _, o := range opts {
+		o.source(&suite)
+	}
+	if suite.server != nil {
+		suite.cases, suite.serial = sourceServerCases, true
+	}
 	t.Run("source", func(t *testing.T) { // returns when all cases have
-		t.Run(wiredName, func(t *testing.T) {
-			t.Parallel()
-			if _, wired := open(t).(WiredBroker); !wired {
-				t.Skip("this broker has no wire")
-			}
-			lostAnswers(t, func() *sourceTest { return newSourceTest(t, open(t)) })
-		})
-		t.Run(slowName, func(t *testing.T) {
-			t.Parallel()
-			b := open(t)
-			if _, wired := b.(WiredBroker); !wired {
-				t.Skip("this broker has no wire")
-			}
-			slowStop(newSourceTest(t, b))
-		})
-		for _, c := range refusalCases {
-			t.Run(c.name, func(t *testing.T) {
+		if !suite.serial {
+			t.Run(wiredName, func(t *testing.T) {
 				t.Parallel()
-				b := open(t)
-				if _, refusing := b.(RefusingBroker); !refusing {
-					t.Skip("this broker cannot be made to refuse")
+				if _, wired := open(t).(WiredBroker); !wired {
+					t.Skip("this broker has no wire")
 				}
-				c.run(newSourceTest(t, b))
+				lostAnswers(t, open)
 			})
 		}
-		for _, c := range meterCases {
+		for _, c := range suite.cases {
 			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				b := open(t)
-				if _, ok := b.Source().(rota.Meter); !ok {
-					t.Skip("this source measures nothing")
+				if !suite.serial {
+					t.Parallel()
 				}
-				c.run(newSourceTest(t, b))
-			})
-		}
-		for _, c := range append(slices.Clone(sourceCases), deadCases...) {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(newSourceTest(t, open(t)))
+				b := open(t)
+				if why := c.lacks(b); why != "" {
+					t.Skip(why)
+				}
+				st := newSourceTest(t, b)
+				st.server = suite.server
+				c.run(st)
 			})
 		}
 	})
 }
 
+// A SourceOption gives the suite more access to the brokers of a source.
+type SourceOption interface{ source(*sourceSuite) }
+
+type sourceSuite struct {
+	cases  []sourceCase
+	serial bool // cases run one after another, and no others
+	server Server
+}
+
+// partitionCases are all cases that need no server of their own, and no new broker for each
+// round.
+func partitionCases() []sourceCase {
+	return slices.Concat(wireSourceCases, refusalCases, listingCases, meterCases, foreignCases, sourceCases, deadCases)
+}
+
 type sourceCase struct {
 	name string
 	run  func(*sourceTest)
+	need need
+}
+
+// A need says what a broker lacks for a case, or nothing.
+type need func(Broker) string
+
+func (c *sourceCase) lacks(b Broker) string {
+	if c.need == nil {
+		return ""
+	}
+	return c.need(b)
+}
+
+// needs is the need of a broker that is a B.
+func needs[B Broker](why string) need {
+	return func(b Broker) string {
+		if _, ok := b.(B); ok {
+			return ""
+		}
+		return why
+	}
 }
 
 // sourceCases are the cases for every source. Their names are claims.
 var sourceCases = []sourceCase{
-	{"partitions are listed", partitionsListed},
-	{"messages arrive in order", arriveInOrder},
-	{"any message is kept", anyMessage},
-	{"a stop loses nothing and repeats nothing", stopIsClean},
-	{"what a stop gives back goes to the next owner", stopGivesBack},
-	{"a stop waits for the message in hand and no more", stopIsPrompt},
-	{"an idle partition stops at once", idleStops},
-	{"what a lost lease left goes to the next owner, in order", lostLease},
-	{"a former owner settles nothing", formerOwner},
-	{"a former owner that hangs is in nobody's way", hungOwner},
-	{"what fails too often is dead-lettered", deadLetters},
-	{"a second group reads independently or is refused by name", groupsApart},
+	{"partitions are listed", partitionsListed, nil},
+	{"messages arrive in order", arriveInOrder, nil},
+	{"any message is kept", anyMessage, nil},
+	{"a stop loses nothing and repeats nothing", stopIsClean, nil},
+	{"what a stop gives back goes to the next owner", stopGivesBack, nil},
+	{"a stop waits for the message in hand and no more", stopIsPrompt, nil},
+	{"an idle partition stops at once", idleStops, nil},
+	{"what a lost lease left goes to the next owner, in order", lostLease, nil},
+	{"a former owner settles nothing", formerOwner, nil},
+	{"a former owner that hangs is in nobody's way", hungOwner, nil},
+	{"what fails too often is dead-lettered", deadLetters, nil},
+	{"a second group reads independently or is refused by name", groupsApart, nil},
 }
 
 // sourceTest is the state of one case.
 type sourceTest struct {
 	*testMembers
 	broker Broker
+	server Server // nil without WithServer
 	store  *MemStore
 	sent   map[string]int // partition → messages published
+	repeat bool           // an outage may make the broker repeat what was not settled, also within a call of Consume
 }
 
 func newSourceTest(t testing.TB, b Broker) *sourceTest {
@@ -232,6 +263,7 @@ func (t *sourceTest) inOrder(once bool) {
 			}
 			s.token, s.call = d.msg.Token, d.call
 		case n == s.last && d.msg.Attempt > 1:
+		case t.repeat && n <= s.well+1:
 		case n != s.last+1:
 			t.Errorf("%s: %s got message %d after %d", p, d.by, n, s.last)
 		}
@@ -349,7 +381,12 @@ func anyMessage(t *sourceTest) {
 	for i := range large {
 		large[i] = byte(i * i >> 8)
 	}
-	values := [][]byte{{}, {0}, every, large, []byte("end")}
+	t.kept([][]byte{{}, {0}, every, large, []byte("end")})
+}
+
+// kept checks that messages arrive as they were published.
+func (t *sourceTest) kept(values [][]byte) {
+	t.Helper()
 	p := t.broker.Partitions()[0]
 	if err := t.broker.Publish(p, values...); err != nil {
 		t.Fatal(err)
@@ -463,17 +500,21 @@ func idleStops(t *sourceTest) {
 	b.orphaned() // without an abort
 }
 
+// untilSix handles five messages of each partition, and the next one for as long as its ctx
+// lasts.
+func untilSix(ctx context.Context, _ *testMember, msg rota.Message) error {
+	if number(&msg) < 6 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // lostLease cuts an owner off from its store while it has fetched messages.
 func lostLease(t *sourceTest) {
 	defer t.checkDeliveries(false)
 	t.publish(300)
-	a := t.join("a", func(ctx context.Context, _ *testMember, msg rota.Message) error {
-		if number(&msg) < 6 {
-			return nil
-		}
-		<-ctx.Done()
-		return ctx.Err()
-	})
+	a := t.join("a", untilSix)
 	t.wait("a has come to message 6 everywhere", func() bool { return len(a.in) == len(t.sent) })
 	a.store.Fail()
 	b := t.join("b", quick)

@@ -16,7 +16,7 @@ import (
 // TestSourceSuiteBites gives the suite sources that each have one flaw.
 func TestSourceSuiteBites(t *testing.T) {
 	bitten := map[string]bool{}
-	cases := slices.Concat(sourceCases, deadCases, refusalCases)
+	cases := slices.Concat(sourceCases, deadCases, refusalCases, listingCases, foreignCases)
 	for _, f := range sourceFlaws {
 		bitten[f.by] = true
 		t.Run(f.name, func(t *testing.T) {
@@ -42,6 +42,7 @@ func TestSourceSuiteBites(t *testing.T) {
 
 const (
 	listsLess    = "it does not list everything"
+	listsGone    = "it lists what is gone"
 	backwards    = "it delivers the newest first"
 	silent       = "it never says that it has started"
 	sluggish     = "it takes its time to begin"
@@ -75,10 +76,15 @@ const (
 	deafens      = "it does not look at the answer to a settlement"
 	deafToDead   = "it settles a dead letter though it was refused"
 	hot          = "it tries what was refused again at once"
+	mute         = "it waits for a foreign consumer without a word"
+	polite       = "it lets others in between two batches"
+	unaware      = "it does not notice that its partition was deleted"
+	offended     = "it never asks again after a refusal"
 )
 
 var sourceFlaws = []struct{ name, by, says string }{
 	{listsLess, "partitions are listed", "the source lists"},
+	{listsGone, "a removed partition is let go, and comes back under a higher token", "still not: q0 is removed"},
 	{backwards, "messages arrive in order", "begins with message 32"},
 	{silent, "messages arrive in order", "never called Started"},
 	{sluggish, "messages arrive in order", "after its grant"},
@@ -115,6 +121,13 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{hot, "a refused settlement is told, paced and ends by itself", "while it was refused"},
 	{deafToDead, "a refused dead letter is told, paced and ends by itself", "the refusal is told"},
 	{hot, "a refused dead letter is told, paced and ends by itself", "while it was refused"},
+	{mute, "a foreign consumer is reported, and waited for", "the foreign consumer is reported"},
+	{polite, "a foreign consumer that comes later is in nobody's way", "all messages are handled"},
+	{unaware, "a partition that was deleted is reported, and consumed when it is back", "the deletion is reported"},
+	{offended, "a partition that was deleted is reported, and consumed when it is back", "all messages are handled"},
+	{hot, "a right that was withdrawn is reported, and its end noticed", "times in 5s to consume it"},
+	{offended, "a right that was withdrawn is reported, and its end noticed", "all messages are handled"},
+	{cuts, "a message of ten megabytes is kept", "want"},
 }
 
 type oddBroker struct {
@@ -148,14 +161,32 @@ func (s *oddSource) Bind(group string) error {
 
 func (s *oddSource) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	list, err := s.MemSource.Partitions(ctx)
-	if s.flaw == listsLess {
+	switch {
+	case s.flaw == listsLess:
 		list = list[1:]
+	case s.flaw == listsGone && list[0].Name != "q0":
+		list = append(list, rota.Partition{Name: "q0"})
 	}
 	return list, err
 }
 
 func (s *oddSource) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	q := s.queues[own.Partition()]
+	if _, refused := s.inUse.Load(own.Partition()); refused && s.flaw == offended {
+		return s.never(ctx, own)
+	}
+	err := s.consume(ctx, own, deliver)
+	if err != nil && s.flaw == offended {
+		s.inUse.Store(own.Partition(), true)
+	}
+	return err
+}
+
+func (s *oddSource) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
+	q, err := s.attachOddly(ctx, own)
+	if err != nil {
+		return err
+	}
+	defer s.detach(q)
 	if s.flaw == exclusive {
 		if _, taken := s.inUse.LoadOrStore(own.Partition(), true); taken {
 			return errors.New("somebody has it")
@@ -169,6 +200,15 @@ func (s *oddSource) Consume(ctx context.Context, own rota.Ownership, deliver rot
 		<-time.After(8 * time.Second)
 	}
 	for {
+		if s.flaw == polite && s.foreign(q) {
+			return errForeign
+		}
+		if err := s.there(own.Partition(), q); err != nil {
+			if s.flaw == unaware {
+				return s.never(ctx, own)
+			}
+			return err
+		}
 		msgs, arrived := s.fetch(q)
 		if len(msgs) == 0 {
 			if end, err := s.idle(ctx, own, arrived); end {
@@ -187,6 +227,38 @@ func (s *oddSource) Consume(ctx context.Context, own rota.Ownership, deliver rot
 		default:
 		}
 	}
+}
+
+// attachOddly is attach with a flaw.
+func (s *oddSource) attachOddly(ctx context.Context, own rota.Ownership) (*queue, error) {
+	q, err := s.attach(own)
+	switch {
+	case err == nil && s.flaw == polite:
+		s.detach(q)
+		s.mu.Lock()
+		q.running = -1 // as if it was not there; detach makes it less
+		s.mu.Unlock()
+	case errors.Is(err, errForeign) && s.flaw == mute:
+		return nil, s.never(ctx, own)
+	case err != nil && s.flaw == hot:
+		own.Progress(1)
+	}
+	return q, err
+}
+
+func (s *oddSource) foreign(q *queue) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return q.foreign
+}
+
+// never waits until somebody asks it to end.
+func (s *oddSource) never(ctx context.Context, own rota.Ownership) error {
+	select {
+	case <-own.Stop():
+	case <-ctx.Done():
+	}
+	return errRefused
 }
 
 func (s *oddSource) idle(ctx context.Context, own rota.Ownership, arrived chan struct{}) (end bool, err error) {

@@ -21,9 +21,11 @@ type RefusingBroker interface {
 
 // refusalCases are the cases for brokers that can refuse.
 var refusalCases = []sourceCase{
-	{"a refused settlement is told, paced and ends by itself", refusedSettlement},
-	{"a refused dead letter is told, paced and ends by itself", refusedLetter},
+	{"a refused settlement is told, paced and ends by itself", refusedSettlement, refusing},
+	{"a refused dead letter is told, paced and ends by itself", refusedLetter, refusing},
 }
+
+var refusing = needs[RefusingBroker]("this broker cannot be made to refuse")
 
 // A refusal is watched for refusalTime. A message may be tried mostTries times in it: an
 // attempt every quarter of a second on average.

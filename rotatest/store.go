@@ -28,6 +28,9 @@ func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption
 	if with.nodes != nil {
 		cases = slices.Concat(cases, nodeCases)
 	}
+	if with.compact != nil {
+		cases = slices.Concat(cases, compactionCases)
+	}
 	if with.lie != nil {
 		cases = slices.Concat(cases, liarCases)
 	}
@@ -39,11 +42,22 @@ func Store(t *testing.T, open func(t *testing.T) rota.Store, opts ...StoreOption
 }
 
 // A StoreOption gives the suite more access to a store.
-type StoreOption func(*storeTest)
+type StoreOption interface{ store(*storeTest) }
 
-// WithServer gives the suite the server behind the store: it then also stops, kills
-// and freezes the server.
-func WithServer(s Server) StoreOption { return func(t *storeTest) { t.server = s } }
+type storeOption func(*storeTest)
+
+func (o storeOption) store(t *storeTest) { o(t) }
+
+// WithServer gives a suite the server behind a store or the brokers of a source. Store then
+// also stops, kills and freezes it. Source then has the cases for a server alone, see there.
+func WithServer(s Server) ServerOption { return ServerOption{s} }
+
+// A ServerOption is an option of Store and of Source.
+type ServerOption struct{ server Server }
+
+func (o ServerOption) store(t *storeTest) { t.server = o.server }
+
+func (o ServerOption) source(s *sourceSuite) { s.server = o.server }
 
 // A Server is the server behind a store or a source. It runs when a case begins and
 // when it ends.
@@ -54,7 +68,7 @@ type Server interface {
 	Freeze() error                   // as by SIGSTOP; connections stay open
 	Thaw() error                     // as by SIGCONT
 	Snapshot() (Snapshot, error)     // while it is stopped or frozen
-	Restore(servers.Snapshot) error  // while it is stopped
+	Restore(Snapshot) error          // while it is stopped
 }
 
 var _ Server = (*servers.Server)(nil)
@@ -71,20 +85,24 @@ type storeCase struct {
 // storeTest is the state of one case.
 type storeTest struct {
 	testing.TB
-	dial   func() rota.Store
-	server Server
-	nodes  []Server                               // of the cluster
-	wired  func() (c *client, plug func(in bool)) // a connection that can be cut
-	lie    Liar                                   // forges changes
-	prefix string                                 // of every key
-	bound  time.Duration                          // timeout of every wait
-	prompt time.Duration                          // timeout of calls that need not wait for anything
+	dial    func() rota.Store
+	server  Server
+	nodes   []Server                                 // of the cluster
+	leader  func(context.Context) (CutServer, error) // nil if it cannot be cut off
+	wired   func() (c *client, w cord)               // a connection that can be cut
+	lie     Liar                                     // forges changes
+	compact func(testing.TB)                         // makes the server forget former versions
+	prefix  string                                   // of every key
+	bound   time.Duration                            // timeout of every wait
+	prompt  time.Duration                            // timeout of calls that need not wait for anything
+
+	staleReads, falseRefusals bool // permitted, see the options of these names
 }
 
 func newStoreTest(t testing.TB, dial func() rota.Store, opts ...StoreOption) *storeTest {
 	st := &storeTest{TB: t, dial: dial, prefix: "t" + rand.Text()[:8] + "/", bound: 10 * time.Second, prompt: 2 * time.Second}
 	for _, o := range opts {
-		o(st)
+		o.store(st)
 	}
 	return st
 }

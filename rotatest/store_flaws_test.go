@@ -45,6 +45,15 @@ type odd struct {
 	del   func(ctx context.Context, key string, prev rota.Rev) error
 	watch func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool)
 	close func() error
+	list  func(groups []string) []string
+}
+
+func (o *odd) Groups(ctx context.Context) ([]string, error) {
+	groups, err := o.MemStore.Groups(ctx)
+	if o.list != nil {
+		groups = o.list(groups)
+	}
+	return groups, err
 }
 
 func (o *odd) Get(ctx context.Context, key string) (rota.Entry, error) {
@@ -145,6 +154,9 @@ var storeFlaws = []struct {
 	name, by, says string
 	store          func() func() rota.Store
 }{
+	{"a group is not listed", "a store that lists its groups lists all", "with 1 groups", with(func(o *odd) {
+		o.list = func(groups []string) []string { return groups[:max(0, len(groups)-1)] }
+	})},
 	{"nothing is an empty cell", "nothing is not found", "want ErrNotFound", with(func(o *odd) {
 		o.get = func(ctx context.Context, key string) (rota.Entry, error) {
 			e, err := o.MemStore.Get(ctx, key)

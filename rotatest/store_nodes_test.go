@@ -1,6 +1,7 @@
 package rotatest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -43,6 +44,42 @@ func TestNodeCasesBite(t *testing.T) {
 	}
 }
 
+// leaderFlaws maps case → flaw → complaint of the case.
+var leaderFlaws = map[string]map[string]string{
+	"the store goes on while nothing arrives at the leader": {stays: "calls of each client succeed", forgets: "a write succeeds"},
+	"the store goes on while nothing of the leader arrives": {stays: "calls of each client succeed", forgets: "a write succeeds"},
+}
+
+// TestMemLeader gives the suite a cluster whose leader can be cut off.
+func TestMemLeader(t *testing.T) {
+	for _, c := range leaderCases {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMemCluster("")
+			c.run(newStoreTest(t, m.open, m.led()))
+		})
+	}
+}
+
+// TestLeaderCasesBite gives the suite clusters and clients that each have one flaw. Six clients
+// work until the suite gives up, as fast as they can, so it is to give up soon.
+func TestLeaderCasesBite(t *testing.T) {
+	hasty := storeOption(func(t *storeTest) { t.bound = 2 * time.Second })
+	for _, c := range leaderCases {
+		t.Run(c.name, func(t *testing.T) {
+			flaws := leaderFlaws[c.name]
+			if len(flaws) == 0 {
+				t.Error("nothing shows that it can fail")
+			}
+			for flaw, says := range flaws {
+				for _, opts := range [][]StoreOption{nil, {StaleReads(), FalseRefusals()}} {
+					m := newMemCluster(flaw)
+					bites(t, says, func(tb testing.TB) { c.run(newStoreTest(tb, m.open, append(opts, m.led(), hasty)...)) })
+				}
+			}
+		})
+	}
+}
+
 // memCluster is three nodes with one memory.
 type memCluster struct {
 	list []*memNode
@@ -75,6 +112,24 @@ func (m *memCluster) nodes() StoreOption {
 		all = append(all, n)
 	}
 	return WithNodes(all...)
+}
+
+// led gives the suite the first node as the leader.
+func (m *memCluster) led() StoreOption {
+	return storeOption(func(t *storeTest) {
+		t.leader = func(context.Context) (CutServer, error) { return m.list[0], nil }
+	})
+}
+
+// CutOff makes no difference between the directions.
+func (n *memNode) CutOff(deaf, mute bool) error {
+	if !deaf && !mute {
+		return n.Thaw()
+	}
+	if n.flaw == forgets {
+		n.mem.Restore(n.begun)
+	}
+	return n.Freeze()
 }
 
 func (n *memNode) Kill() error   { return n.moving(n.memServer.Kill()) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"testing"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -42,29 +43,39 @@ var (
 
 func start(ctx context.Context, s Server) error { return s.Start(ctx) }
 
-// away begins an outage. back ends it; the end of the case does so at the latest.
-func (t *storeTest) away(o outage) (back func()) {
+// away begins an outage of a server. back ends it; the end of the case does so at the latest.
+func away(t testing.TB, s Server, o outage) (back func()) {
 	t.Helper()
-	t.serve(o.name, o.away)
+	serve(t, s, o.name, o.away)
 	done := false
 	back = func() {
 		t.Helper()
 		if !done {
 			done = true
-			t.serve("after "+o.name, o.back)
+			serve(t, s, "after "+o.name, o.back)
 		}
 	}
 	t.Cleanup(back)
 	return back
 }
 
-func (t *storeTest) serve(what string, f func(context.Context, Server) error) {
+func serve(t testing.TB, s Server, what string, f func(context.Context, Server) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if err := f(ctx, t.server); err != nil {
+	if err := f(ctx, s); err != nil {
 		t.Fatalf("the server, %s: %v", what, err)
 	}
+}
+
+func (t *storeTest) away(o outage) (back func()) {
+	t.Helper()
+	return away(t, t.server, o)
+}
+
+func (t *storeTest) serve(what string, f func(context.Context, Server) error) {
+	t.Helper()
+	serve(t, t.server, what, f)
 }
 
 // again waits until the connection works again.
@@ -120,11 +131,21 @@ func callsEnd(t *storeTest, o outage) {
 	used, fresh := t.open(), t.open()
 	rev := used.put(t.key("k"), "a", 0)
 	back := t.away(o)
-	for name, c := range map[string]*client{"used": used, "fresh": fresh} {
+	t.givesUp(o.name, map[string]*client{"used": used, "fresh": fresh})
+	back()
+	used.again()
+	fresh.again()
+	used.has(t.key("k"), "a", rev)
+}
+
+// givesUp makes each call on each of the connections, of which none can be answered.
+func (t *storeTest) givesUp(during string, conns map[string]*client) {
+	t.Helper()
+	for name, c := range conns {
 		for verb, call := range map[string]func(context.Context) error{
 			"Get":    func(ctx context.Context) error { _, err := c.Get(ctx, t.key("k")); return err },
 			"Put":    func(ctx context.Context) error { _, err := c.Put(ctx, t.key("k2"), nil, 0); return err },
-			"Delete": func(ctx context.Context) error { return c.Delete(ctx, t.key("k3"), rev) },
+			"Delete": func(ctx context.Context) error { return c.Delete(ctx, t.key("k3"), 1000) },
 			"Watch": func(ctx context.Context) error {
 				for _, err := range c.Watch(ctx, t.key("k")) {
 					if err == nil {
@@ -138,16 +159,12 @@ func callsEnd(t *storeTest, o outage) {
 			within(t, 200*time.Millisecond+t.prompt, fmt.Sprintf("%s on a %s connection", verb, name), func() {
 				err := call(ctx)
 				if err == nil || errors.Is(err, rota.ErrConflict) || errors.Is(err, rota.ErrNotFound) {
-					t.Errorf("%s on a %s connection during the %s: %v, want an unknown outcome", verb, name, o.name, err)
+					t.Errorf("%s on a %s connection during the %s: %v, want an unknown outcome", verb, name, during, err)
 				}
 			})
 			cancel()
 		}
 	}
-	back()
-	used.again()
-	fresh.again()
-	used.has(t.key("k"), "a", rev)
 }
 
 // historyAcross checks that a history is linearizable across outages.

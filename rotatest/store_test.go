@@ -15,7 +15,7 @@ import (
 
 func TestMemStore(t *testing.T) {
 	s := newMemServer("")
-	Store(t, func(*testing.T) rota.Store { return s.open() }, WithServer(s), s.wire)
+	Store(t, func(*testing.T) rota.Store { return s.open() }, WithServer(s), storeOption(s.wire))
 }
 
 // TestWireCasesBite gives the suite a client that silently goes on with a watch after
@@ -30,7 +30,7 @@ func TestWireCasesBite(t *testing.T) {
 			for flaw, says := range flaws {
 				s := newMemServer(flaw)
 				s.delay = time.Millisecond
-				bites(t, says, func(tb testing.TB) { c.run(newStoreTest(tb, s.open, s.wire)) })
+				bites(t, says, func(tb testing.TB) { c.run(newStoreTest(tb, s.open, storeOption(s.wire))) })
 			}
 		})
 	}
@@ -38,7 +38,11 @@ func TestWireCasesBite(t *testing.T) {
 
 // wireFlaws maps case → flaw → complaint of the case.
 var wireFlaws = map[string]map[string]string{
-	"a watch whose connection was cut shows everything or ends": {skips: "what happened while it was cut off", broken: "calls succeed again"},
+	"a watch whose connection was cut shows everything or ends":          {skips: "what happened while it was cut off", broken: "calls succeed again"},
+	"calls end in time while nothing reaches the server":                 {patient: "did not return", sure: "want an unknown outcome", broken: "calls succeed again", deaf: "a refused write has happened"},
+	"calls end in time while no answer comes back":                       {patient: "did not return", sure: "want an unknown outcome", broken: "calls succeed again", deaf: "a refused write has happened"},
+	"a watch across a silence in one direction shows everything or ends": {skips: "what happened during the silence", broken: "calls succeed again"},
+	"a watch whose session has expired shows everything or ends":         {skips: "what happened during the silence", broken: "calls succeed again"},
 }
 
 // TestLiarCasesBite gives the suite a store whose watches believe forged changes.
@@ -111,6 +115,7 @@ const (
 	resumes   = "goes on with a watch from the revision it had seen"
 	constant  = "has one identity for ever"
 	many      = "has an identity per connection"
+	deaf      = "takes a write without an answer for one that was refused"
 )
 
 // serverFlaws maps case → flaw → complaint of the case.
@@ -134,6 +139,7 @@ type memServer struct {
 	mem   *MemStore
 	flaw  string // of it or of its clients; see serverFlaws
 	delay time.Duration
+	class rota.Class
 
 	mu     sync.Mutex
 	starts int
@@ -144,7 +150,7 @@ type memServer struct {
 }
 
 func newMemServer(flaw string) *memServer {
-	s := &memServer{mem: NewMemStore(), flaw: flaw, state: "running", starts: 1}
+	s := &memServer{mem: NewMemStore(), flaw: flaw, state: "running", starts: 1, class: rota.ClassB}
 	s.begun = s.mem.Snapshot()
 	return s
 }
@@ -168,20 +174,46 @@ func (s *memServer) open() rota.Store {
 
 // wire is WithWire without a network: a cut is an outage for one connection.
 func (s *memServer) wire(t *storeTest) {
-	t.wired = func() (*client, func(in bool)) {
+	t.wired = func() (*client, cord) {
 		c := s.open().(*memConn)
 		t.Cleanup(func() { c.Close() })
-		return &client{t, c}, func(in bool) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if in && s.flaw != broken {
-				c.Heal()
-			} else {
-				c.Fail()
-			}
+		return &client{t, c}, memCord{c}
+	}
+}
+
+// memCord is the network of a connection in memory.
+type memCord struct{ c *memConn }
+
+func (m memCord) plug(in bool) {
+	m.c.server.mu.Lock()
+	defer m.c.server.mu.Unlock()
+	if in && m.c.server.flaw != broken {
+		m.c.Heal()
+	} else {
+		m.c.Fail()
+	}
+}
+
+// silence makes no difference between the directions, but that what cannot reach the
+// server arrives late.
+func (m memCord) silence(toServer, toClient bool) {
+	m.c.server.mu.Lock()
+	defer m.c.server.mu.Unlock()
+	switch flaw := m.c.server.flaw; {
+	case !toServer && !toClient && flaw == broken:
+		m.c.Fail()
+	case !toServer && !toClient:
+		m.c.Heal()
+	default:
+		m.c.Chance(LateWrite, 1)
+		m.c.Cut()
+		if flaw == skips {
+			m.c.Gap()
 		}
 	}
 }
+
+func (c *memConn) Class() rota.Class { return c.server.class }
 
 // be gives the connection the faults that its server has now.
 func (c *memConn) be(state string) {
@@ -208,6 +240,14 @@ func (c *memConn) Get(ctx context.Context, key string) (rota.Entry, error) {
 		err = rota.ErrNotFound
 	}
 	return e, err
+}
+
+func (c *memConn) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	rev, err := c.FaultyStore.Put(ctx, key, value, prev)
+	if c.server.flaw == deaf && errors.Is(err, errCut) {
+		err = rota.ErrConflict
+	}
+	return rev, err
 }
 
 // wait is a ctx that ends ten seconds late.

@@ -2,6 +2,10 @@ package rotatest
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"sync"
@@ -16,19 +20,100 @@ import (
 // address, host and port; open connects to the address it is given, where a proxy of
 // the suite listens.
 func WithWire(addr string, open func(t testing.TB, addr string) rota.Store) StoreOption {
-	return func(t *storeTest) {
-		t.wired = func() (*client, func(in bool)) {
+	return storeOption(func(t *storeTest) {
+		t.wired = func() (*client, cord) {
 			w := newWire(t, addr)
 			c := &client{t, open(t.TB, w.addr())}
 			t.Cleanup(func() { c.Store.Close() })
-			return c, w.plug
+			return c, w
 		}
-	}
+	})
+}
+
+// A cord is the network between one client and its server.
+type cord interface {
+	plug(in bool)                    // out: connections end, and there are no new ones
+	silence(toServer, toClient bool) // connections stay, and what is sent in that direction waits
 }
 
 // wireCases are the cases for stores whose connections the suite may cut one by one.
 var wireCases = []storeCase{
 	{"a watch whose connection was cut shows everything or ends", watchAcrossCut},
+	{"calls end in time while nothing reaches the server", func(t *storeTest) { callsAcrossSilence(t, true, false) }},
+	{"calls end in time while no answer comes back", func(t *storeTest) { callsAcrossSilence(t, false, true) }},
+	{"a watch across a silence in one direction shows everything or ends", func(t *storeTest) {
+		watchAcrossSilence(t, true, false, t.bound/10)
+		watchAcrossSilence(t, false, true, t.bound/10)
+	}},
+	{"a watch whose session has expired shows everything or ends", func(t *storeTest) { watchAcrossSilence(t, true, true, sessionTime) }},
+}
+
+// sessionTime is longer than any server keeps the session of a silent client in these
+// tests: that of ZooKeeper is 6 s.
+const sessionTime = 8 * time.Second
+
+// callsAcrossSilence makes calls through a connection that carries one direction only.
+// Writes that were given up arrive when the silence is over: the history says whether the
+// store took each of them once at most, and where it belongs.
+func callsAcrossSilence(t *storeTest, toServer, toClient bool) {
+	var h History
+	mute, net := t.wired()
+	well := t.open()
+	mute.put(t.key("k"), "first", 0)
+	net.silence(toServer, toClient)
+	t.givesUp("silence", map[string]*client{"half-cut": mute})
+	key := t.key("counted")
+	a, b := &client{t, h.Wrap(mute.Store)}, &client{t, h.Wrap(well.Store)}
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), t.bound/50)
+		a.Put(ctx, key, fmt.Append(nil, "half-cut ", i), 0)
+		cancel()
+	}
+	net.silence(false, false)
+	mute.again()
+	eventually(t, t.bound, "a write through each connection", func() bool {
+		for i, c := range []*client{a, b} {
+			ctx, cancel := t.timeout()
+			defer cancel()
+			e, err := c.Get(ctx, key)
+			if err != nil && !errors.Is(err, rota.ErrNotFound) {
+				return false
+			}
+			if _, err := c.Put(ctx, key, fmt.Append(nil, rand.Text(), i), e.Rev); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if err := h.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// watchAcrossSilence changes cells while a watch and its server cannot hear each other,
+// or only one of them, and none after that. For all other clients the server was there
+// all the time.
+func watchAcrossSilence(t *storeTest, toServer, toClient bool, lasts time.Duration) {
+	w := t.open()
+	r, net := t.wired()
+	dir := t.key(fmt.Sprintf("%v-%v/", toServer, toClient))
+	a, b := w.put(dir+"a", "1", 0), w.put(dir+"b", "1", 0)
+	views := []*view{t.view(r, dir), t.view(r, dir+"a")}
+	net.silence(toServer, toClient)
+	a = w.put(dir+"a", "2", a)
+	w.delete(dir+"b", b)
+	time.Sleep(lasts) // until the client, the server or both have given up
+	a = w.put(dir+"a", "3", a)
+	net.silence(false, false)
+	for _, v := range views {
+		v.wait("what happened during the silence", func() bool {
+			_, hasB := v.first[dir+"b"]
+			return v.err != nil || v.cells[dir+"a"].Rev == a && (!hasB || v.cells[dir+"b"].Deleted)
+		})
+	}
+	r.again()
+	r.has(dir+"a", "3", a)
+	r.put(dir+"a", "4", a)
 }
 
 // watchAcrossCut changes cells while a watch is cut off, and none after that: a watch
@@ -36,14 +121,14 @@ var wireCases = []storeCase{
 // the server was there all the time.
 func watchAcrossCut(t *storeTest) {
 	w := t.open()
-	r, plug := t.wired()
+	r, net := t.wired()
 	a := w.put(t.key("dir/a"), "1", 0)
 	b := w.put(t.key("dir/b"), "1", 0)
 	views := []*view{t.view(r, t.key("dir/")), t.view(r, t.key("dir/a"))}
-	plug(false)
+	net.plug(false)
 	a = w.put(t.key("dir/a"), "2", a)
 	w.delete(t.key("dir/b"), b)
-	plug(true)
+	net.plug(true)
 	for _, v := range views {
 		v.wait("what happened while it was cut off", func() bool {
 			_, hasB := v.first[t.key("dir/b")]
@@ -66,9 +151,11 @@ type wire struct {
 	mu        sync.Mutex
 	out       bool
 	ends      []net.Conn
-	countdown int           // pieces that clients send until an answer is lost; 0 = no answer is lost
-	lost      bool          // an answer was lost
-	delay     time.Duration // of what clients send
+	countdown int              // pieces that clients send until an answer is lost; 0 = no answer is lost
+	lost      bool             // an answer was lost
+	delay     time.Duration    // of what clients send
+	waits     [2]chan struct{} // to the server, to the client: closed when the silence is over; nil if there is none
+	halted    chan struct{}    // nil unless nothing passes, in either direction, not even the end of a connection
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -89,7 +176,9 @@ func newWire(t testing.TB, to string) *wire {
 	})
 	t.Cleanup(func() {
 		l.Close()
+		w.silence(false, false)
 		w.plug(false)
+		w.goOn()
 		w.wg.Wait()
 	})
 	return w
@@ -100,6 +189,7 @@ func (w *wire) addr() string { return w.l.Addr().String() }
 // carry copies between a client's connection and a new one to the server, until one of
 // them ends.
 func (w *wire) carry(near net.Conn) {
+	w.await()
 	far, err := net.Dial("tcp", w.to)
 	if err != nil {
 		near.Close()
@@ -112,7 +202,10 @@ func (w *wire) carry(near net.Conn) {
 	w.wg.Go(func() {
 		defer near.Close()
 		defer far.Close()
+		defer w.await()
 		for piece := range w.delayed(pieces(near)) {
+			w.waitFor(0)
+			w.await()
 			last := w.count()
 			if last {
 				deaf.Store(true) // before the piece is sent: its answer may be quick
@@ -128,7 +221,10 @@ func (w *wire) carry(near net.Conn) {
 	w.wg.Go(func() {
 		defer near.Close()
 		defer far.Close()
+		defer w.await()
 		for piece := range pieces(far) {
+			w.waitFor(1)
+			w.await()
 			if deaf.Load() {
 				continue
 			}
@@ -224,12 +320,69 @@ func (w *wire) hasLost() bool {
 	return w.lost
 }
 
+// halt stops the wire, as if the process of the client was frozen: connections stay open, and
+// the server hears no more of them.
+func (w *wire) halt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.halted = make(chan struct{})
+}
+
+// goOn ends a halt.
+func (w *wire) goOn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.halted != nil {
+		close(w.halted)
+		w.halted = nil
+	}
+}
+
+// await waits for the end of a halt.
+func (w *wire) await() {
+	w.mu.Lock()
+	halted := w.halted
+	w.mu.Unlock()
+	if halted != nil {
+		<-halted
+	}
+}
+
+// cutOff cuts the wire for good.
+func (w *wire) cutOff() { w.plug(false) }
+
 // plug cuts the wire, or ends the cut.
 func (w *wire) plug(in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out = !in; w.out {
 		w.cut()
+	}
+}
+
+// silence makes what is sent in a direction wait from now on, or go on.
+func (w *wire) silence(toServer, toClient bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, on := range []bool{toServer, toClient} {
+		switch silent := w.waits[i] != nil; {
+		case on && !silent:
+			w.waits[i] = make(chan struct{})
+		case !on && silent:
+			close(w.waits[i])
+			w.waits[i] = nil
+		}
+	}
+}
+
+// waitFor waits until a direction is not silent.
+func (w *wire) waitFor(direction int) {
+	w.mu.Lock()
+	over := w.waits[direction]
+	w.mu.Unlock()
+	if over != nil {
+		<-over
+		w.waitFor(direction)
 	}
 }
 

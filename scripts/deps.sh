@@ -3,8 +3,8 @@
 # SKIP line for each that is still missing. It never fails for want of a server:
 # the tests skip without it, or fail with ROTA_REQUIRE_REAL=1.
 #
-# By apt as root on Debian or Ubuntu; Kafka's jars by Maven into the user's cache
-# directory. ROTA_AUTO_DEPS=0 turns both off.
+# By apt as root on Debian or Ubuntu; the jars of Kafka and ActiveMQ by Maven into the
+# user's cache directory. ROTA_AUTO_DEPS=0 turns both off.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,10 +56,10 @@ install_packages() {
 
 # install_jars leaves nothing half done behind: the directory appears complete.
 install_jars() {
-  local dir=$1 parts
+  local server=$1 dir=$2 parts
   mkdir -p "$(dirname "$dir")"
   parts=$(mktemp -d "$dir.XXXXXX")
-  if quietly mvn -B -q -f test/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$parts"; then
+  if quietly mvn -B -q -f "test/$server/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$parts"; then
     chmod 755 "$parts"
     rm -rf "$dir"
     mv -T "$parts" "$dir"
@@ -74,10 +74,10 @@ if [ "${ROTA_AUTO_DEPS:-1}" != 0 ]; then
     echo "the tests run real servers; installing what is missing by apt, without starting any service (ROTA_AUTO_DEPS=0 turns this off):" $packages
     install_packages $packages
   fi
-  jars=$("$tmp/missing" jars)
-  if [ -n "$jars" ]; then
-    echo "the tests run a real Kafka; copying its jars by Maven, about 45 MB, into $jars (ROTA_AUTO_DEPS=0 turns this off)"
-    install_jars "$jars"
-  fi
+  "$tmp/missing" jars >"$tmp/jars"
+  while read -r server jars; do
+    echo "the tests run a real $server; copying its jars by Maven, less than 50 MB, into $jars (ROTA_AUTO_DEPS=0 turns this off)"
+    install_jars "$server" "$jars"
+  done <"$tmp/jars"
 fi
 "$tmp/missing"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares a release: scripts/release.sh VERSION
-# All modules of this repository but test are released, at one version. That version
+# All modules of this repository but examples and test are released, at one version. That version
 # goes into go.work and every go.mod, and the checksums of our modules go into every
 # go.sum; this is one commit, with a tag for each module. All the work is done in
 # another worktree: until it has succeeded, branch and tags stay as they are. Pushing
@@ -94,11 +94,15 @@ proxy=$(go env GOPROXY)
 echo "-- $version into go.work, every go.mod and every go.sum"
 set_versions
 git commit --quiet --all --message "release: $version"
-for mod in "${modules[@]}" test; do
+for mod in "${modules[@]}"; do
   add_sums "$mod"
   git commit --quiet --amend --no-edit --all
-  [ "$mod" = test ] || publish "$mod"
+  publish "$mod"
 done
+for mod in examples test; do
+  add_sums "$mod"
+done
+git commit --quiet --amend --no-edit --all
 for mod in "${modules[@]}"; do
   echo "-- $(path_of "$mod") $version resolves"
   resolves "$mod"

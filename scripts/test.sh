@@ -17,7 +17,7 @@ heavy_pkgs='/internal/(sim|explore)$'
 
 # What needs real servers has modules and a stage of its own, so that unit stays
 # quick.
-server_pkgs='^github.com/rota-dev/rota/(test|drivers/[^/]+)(/|$)'
+server_pkgs='^github.com/rota-dev/rota/(test|examples/fenced-sink|drivers/[^/]+)(/|$)'
 
 # Real processes mostly wait for leases to run out: many at once, and nothing else
 # beside them.
@@ -104,8 +104,12 @@ unit() {
   fi
   pkgs=$(go list work)
   pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs")
-  go test -timeout 20m $race $flags $pkgs
+  go test -p 3 -timeout 20m $race $flags $pkgs # some of them mostly wait for processes
 }
+
+# The tests of brokers mostly wait, for leases, timeouts and back-off: more at once.
+# rotatest starts two servers at a time, however many tests want one.
+broker_pkgs='/drivers/rota(nats|rabbit|kafka|active)$'
 
 # servers installs what is missing, if it may, and runs the tests against it. A
 # result from the cache would not know what was installed since. Most of the time
@@ -115,7 +119,8 @@ servers() {
   local pkgs
   pkgs=$(go list work)
   pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs|$broker_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 15m -parallel 6 $(grep -E "$broker_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
@@ -217,7 +222,7 @@ for stage in "$@"; do
   esac
   SECONDS=0
   echo "== stage: $stage"
-  "$stage"
-  echo "== stage $stage: $SECONDS s"
+  TIMEFORMAT="== stage $stage: %0R s; processor time %0U s, and %0S s of the system"
+  time "$stage"
 done
 stage=

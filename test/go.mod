@@ -18,9 +18,14 @@ require (
 )
 
 require (
+	github.com/rota-dev/rota/drivers/rotaactive v0.0.0
 	github.com/rota-dev/rota/drivers/rotaetcd v0.0.0
+	github.com/rota-dev/rota/drivers/rotakafka v0.0.0
+	github.com/rota-dev/rota/drivers/rotarabbit v0.0.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 )
+
+require github.com/Azure/go-amqp v1.7.0 // indirect
 
 require (
 	github.com/anishathalye/porcupine v1.3.1

@@ -1,8 +1,11 @@
+//go:build linux
+
 package test
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -175,6 +178,7 @@ func zooKeeperMistakes(t *testing.T) []mistake {
 	if _, err := readable.Put(t.Context(), "orders/other", nil, 0); err != nil {
 		t.Fatal(err)
 	}
+	small := rotatest.StartZooKeeper(t, "-Djute.maxbuffer=20000")
 	return []mistake{
 		{what: "a wrong URL", url: "zk://" + plain.Addr() + "?chroot=x", code: 64, says: "the URL has an unknown parameter chroot"},
 		{what: "a wrong port", url: "zk://127.0.0.1:1", code: 69, says: "connection refused"},
@@ -182,7 +186,25 @@ func zooKeeperMistakes(t *testing.T) []mistake {
 		{what: "another CA", url: "zks://" + secure.Addr() + "?ca=" + certs.New(t).File, code: 69, says: "certificate signed by unknown authority"},
 		{what: "an expired certificate", url: "zks://" + ca.Expired() + "?ca=" + ca.File, code: 69, says: "certificate has expired"},
 		{what: "a right is missing", url: "zk://" + plain.Addr() + "/readable", code: 69, says: "may not create /readable/orders/", run: true},
+		{what: "a full disk", url: "zk://" + fullZooKeeper(t).Addr(), code: 69, says: "cannot be reached"}, // the server ends itself, and cannot say why
+		{what: "a value over the limit", url: "zk://" + small.Addr(), says: "a server whose jute.maxbuffer is less than the ", many: true},
 	}
+}
+
+// fullZooKeeper runs a server whose disk has no space left. It ends itself at its next
+// write, of a session at the latest.
+func fullZooKeeper(t *testing.T) *rotatest.RealServer {
+	disk, fill := rotatest.SmallDisk(t)
+	s := rotatest.StartZooKeeper(t)
+	t.Cleanup(func() { s.Kill() }) // it may have ended itself, which is no failure here
+	data := filepath.Join(s.Dir, "data")
+	err := errors.Join(s.Stop(t.Context()), os.CopyFS(filepath.Join(disk, "data"), os.DirFS(data)), os.RemoveAll(data),
+		os.Symlink(filepath.Join(disk, "data"), data), s.Start(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	return s
 }
 
 func redisMistakes(t *testing.T) []mistake {
@@ -208,8 +230,16 @@ func redisMistakes(t *testing.T) []mistake {
 	}
 }
 
-// tell gives Redis a command.
+// tell gives Redis a command that it answers with OK.
 func tell(t *testing.T, addr, command string) {
+	t.Helper()
+	if line := answer(t, addr, command); line != "+OK" {
+		t.Fatalf("%s: %q", command, line)
+	}
+}
+
+// answer gives Redis a command and returns the first line of its answer.
+func answer(t *testing.T, addr, command string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -218,7 +248,9 @@ func tell(t *testing.T, addr, command string) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "%s\r\n", command)
-	if answer, err := bufio.NewReader(conn).ReadString('\n'); answer != "+OK\r\n" {
-		t.Fatalf("%s: %q, %v", command, answer, err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s: %q, %v", command, line, err)
 	}
+	return strings.TrimSpace(line)
 }

@@ -94,6 +94,9 @@ func possible(t testing.TB, calls []rotatest.Call) bool {
 	given := map[version]bool{}
 	var ops []porcupine.Operation
 	for _, c := range calls {
+		if unknown(c) && c.Verb == "get" {
+			continue // it permits everything, and a server that starts slowly leaves hundreds of them to try
+		}
 		o := porcupine.Operation{Input: c, Call: c.Called, Return: c.Returned}
 		if unknown(c) {
 			o.Return = math.MaxInt64

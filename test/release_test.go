@@ -16,6 +16,10 @@ var released = []struct{ path, tag string }{
 	{"github.com/rota-dev/rota/drivers/rotazk", "drivers/rotazk/"},
 	{"github.com/rota-dev/rota/drivers/rotaetcd", "drivers/rotaetcd/"},
 	{"github.com/rota-dev/rota/drivers/rotaredis", "drivers/rotaredis/"},
+	{"github.com/rota-dev/rota/drivers/rotarabbit", "drivers/rotarabbit/"},
+	{"github.com/rota-dev/rota/drivers/rotakafka", "drivers/rotakafka/"},
+	{"github.com/rota-dev/rota/drivers/rotaactive", "drivers/rotaactive/"},
+	{"github.com/rota-dev/rota/drivers/rotaaws", "drivers/rotaaws/"},
 	{"github.com/rota-dev/rota/cmd/rota", "cmd/rota/"},
 }
 

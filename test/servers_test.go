@@ -29,7 +29,7 @@ func TestEtcdKeepsWhatItConfirmed(t *testing.T) {
 	smoke(t, func(t testing.TB) *rotatest.RealServer { return rotatest.StartEtcd(t) }, etcdBook)
 }
 func TestZooKeeperKeepsWhatItConfirmed(t *testing.T) {
-	smoke(t, rotatest.StartZooKeeper, zooKeeperBook)
+	smoke(t, func(t testing.TB) *rotatest.RealServer { return rotatest.StartZooKeeper(t) }, zooKeeperBook)
 }
 func TestNATSKeepsWhatItConfirmed(t *testing.T)     { smoke(t, rotatest.StartNATS, natsBook) }
 func TestRabbitMQKeepsWhatItConfirmed(t *testing.T) { smoke(t, rotatest.StartRabbitMQ, rabbitBook) }

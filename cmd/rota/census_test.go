@@ -11,23 +11,23 @@ import (
 )
 
 // printers are the functions that print, and why what others wrote cannot reach a
-// terminal by them as it is. Whoever adds one says why.
+// terminal by them as it is. A new one needs such a reason.
 var printers = map[string]string{
 	"it prints its own words, numbers, and what the command line says": `
 		bar.clear bar.draw nowLine.clear nowLine.show live.begin live.end
 		exploreFlags.allDefects exploreFlags.print exploreFlags.tell exploreFlags.tellDefect
 		simFlags.hunt simFlags.print simFlags.schedule simFlags.violations sheet.line
-		benchPlanFlags.print planSheet.print chain.play failoverFlags.print failoverFlags.run lineFeeder.publish evidence.write
-		ProduceCmd runMember ServeCmd VersionCmd warnOfSecrets WarnOfExposed init refuse ask`,
+		benchPlanFlags.print planSheet.print chain.play failoverFlags.print failoverFlags.run storeFlags.run storeFlags.print lineFeeder.publish evidence.write rampCmd
+		ProduceCmd runMember LeaseCmd ServeCmd VersionCmd warnOfSecrets warnOfVariables WarnOfExposed init refuse ask`,
 	"it makes each text plain": `
-		hand.log live.print memberFlags.abort NewSpeaker warnTo Run sayDone simFlags.story
+		handler.log answerProbe live.print memberFlags.abort NewSpeaker warnTo Run sayDone simFlags.story
 		assent.carryOut showDraft nothingToDo
 		printLetters deadDropCmd replay.order replay.look`,
 	"it prints from a copy in which every text is plain": `
-		printStatus printLoad printNotes printMembers printPartitions live.see live.picture live.draw benchPageCmd writePerformance
-		printTroubles showLetter`,
+		printStatus printMembers printPartitions printTopics live.see live.draw benchPageCmd writePerformance
+		printTroubles showLetter printGroups printHistory printOrders`,
 	"it prints what explain, judgeLines or one of these tables has made": `
-		CheckCmd ExplainCmd view.show failoverFlags.once`,
+		printChecked ExplainCmd view.show failoverFlags.once`,
 }
 
 // A function that prints, unless it is to a string that it builds, is in the list.

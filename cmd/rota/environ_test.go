@@ -17,7 +17,7 @@ func TestEverySettingIsKeptFromChildren(t *testing.T) {
 	for name := range cli.KnownFlags(root) {
 		env = append(env, cli.Variable(name)+"=secret")
 	}
-	for _, name := range []string{"ROTA_CONFIG", "ROTA_TOKEN", "ROTA_SESSION", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT", "ROTA_PARTITION"} {
+	for _, name := range []string{"ROTA_CONFIG", "ROTA_TOKEN", "ROTA_SESSION", "ROTA_MESSAGE_ID", "ROTA_ATTEMPT", "ROTA_PARTITION", "ROTA_LEASE_FILE", "ROTA_MEMBER", "ROTA_MESSAGE_KEY"} {
 		env = append(env, name+"=x")
 	}
 	if got := agent.ChildEnv(env, root); !slices.Equal(got, kept) {

@@ -4,8 +4,12 @@ go 1.26.0
 
 require (
 	github.com/rota-dev/rota v0.0.0
+	github.com/rota-dev/rota/drivers/rotaactive v0.0.0
+	github.com/rota-dev/rota/drivers/rotaaws v0.0.0
 	github.com/rota-dev/rota/drivers/rotaetcd v0.0.0
+	github.com/rota-dev/rota/drivers/rotakafka v0.0.0
 	github.com/rota-dev/rota/drivers/rotanats v0.0.0
+	github.com/rota-dev/rota/drivers/rotarabbit v0.0.0
 	github.com/rota-dev/rota/drivers/rotaredis v0.0.0
 	github.com/rota-dev/rota/drivers/rotazk v0.0.0
 	github.com/spf13/cobra v1.10.2
@@ -30,12 +34,34 @@ require (
 )
 
 require (
+	github.com/Azure/go-amqp v1.7.0 // indirect
+	github.com/aws/aws-sdk-go-v2 v1.47.5 // indirect
+	github.com/aws/aws-sdk-go-v2/config v1.33.13 // indirect
+	github.com/aws/aws-sdk-go-v2/credentials v1.20.13 // indirect
+	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.5 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.8 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.8 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.8 // indirect
+	github.com/aws/aws-sdk-go-v2/service/autoscaling v1.79.2 // indirect
+	github.com/aws/aws-sdk-go-v2/service/cloudwatch v1.75.2 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding v1.13.23 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/presigned-url v1.14.8 // indirect
+	github.com/aws/aws-sdk-go-v2/service/signin v1.12.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sso v1.39.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sts v1.51.6 // indirect
+	github.com/aws/smithy-go v1.28.7 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-stomp/stomp/v3 v3.1.5 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	github.com/twmb/franz-go v1.22.2 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/net v0.61.0 // indirect

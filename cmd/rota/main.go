@@ -41,19 +41,27 @@ act on a partition, and none is idle for longer than it must be.`,
   rota explain demo.3      the same in words, for one partition
   rota sim                 look for broken promises in 20000 simulated schedules
   rota bench failover      how long partitions wait when members come, go and die
+  rota bench store         how fast a store is from here, and the lease for it
   rota help sim            more about one command
   rota completion bash     completion for your shell`,
+		Version: cli.Version(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		demo.UpCmd(),
 		agent.RunCmd(),
+		agent.LeaseCmd(),
 		demo.ServeCmd(),
 		demo.ProduceCmd(),
 		ops.StatusCmd(),
 		ops.ExplainCmd(),
 		ops.PartitionsCmd(),
+		ops.TopicsCmd(),
 		ops.DeadCmd(),
 		ops.GroupCmd(),
+		ops.GroupsCmd(),
+		ops.OrdersCmd(),
+		ops.HistoryCmd(),
 		ops.DeclareDeadCmd(),
 		ops.CheckCmd(),
 		lab.SimCmd(),

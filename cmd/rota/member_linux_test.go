@@ -176,7 +176,9 @@ func TestB_Agent_ServersGetMessagesWithHeaders(t *testing.T) {
 func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 	y := newYard(t)
 	flags := []string{"--source", "none:?partitions=4", "--own", "exec:sleep 1000"}
-	c1 := y.member("c1", flags...)
+	// explain calls c1 silent after a look of more than a heartbeat, and only until it is
+	// dead: its lease leaves time for many looks.
+	c1 := y.member("c1", append(flags, "--lease", "15s")...)
 	y.says("p0 is owned by c1", "explain", "p0")
 	y.member("c2", flags...)
 	both := func() bool {
@@ -226,7 +228,7 @@ func TestB_Ops_OrdersAreObeyedAndExplained(t *testing.T) {
 		{"drain c9", `there is no live member called "c9"; there are `},
 		{"pin p0 c9", `there is no live member called "c9"`},
 		{"ban p0 c2 c9", `there is no live member called "c9"`},
-		{"explain p7", `there is no partition called "p7"`},
+		{"explain p7", `there is no partition or live member called "p7"`},
 		{"partitions remove p7", `there is no partition called "p7"`},
 	} {
 		if code, stdout, stderr := y.rota(strings.Fields(c.order)...); code != cli.ExitFailed || stdout != "" || !strings.Contains(stderr, c.says) {

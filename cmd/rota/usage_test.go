@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/agent"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,10 +44,14 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"group check", 69, "no rota up or rota serve has run in rota-data"},
 		{"group repair --yes", 69, "no rota up or rota serve has run in rota-data"},
 		{"group reset --yes", 69, "no rota up or rota serve has run in rota-data"},
+		{"bench store", 69, "no rota up or rota serve has run in rota-data"},
 		{"declare-dead c1 --yes", 69, "no rota up or rota serve has run in rota-data"},
 		{"group check --group g --store mem:", 1, `there is no group called "g" in mem:: nothing stands there`},
 		{"partitions list --dir elsewhere", 69, "no rota up or rota serve has run in elsewhere"},
-		{"produce x", 69, "no rota up or rota serve has run in rota-data"},
+		{"produce x", 69, "no rota up or rota serve has run in rota-data: start one, name its folder with --dir, or say --source"},
+		{"groups", 69, "no rota up or rota serve has run in rota-data"},
+		{"orders", 69, "no rota up or rota serve has run in rota-data"},
+		{"history", 69, "no rota up or rota serve has run in rota-data"},
 		{"status --group g --store nats://user:hunter2@127.0.0.1:1", 69, "the store nats://***@127.0.0.1:1 cannot be reached: "},
 		{"run --group g --store nats://127.0.0.1:1 --source none:?partitions=2 --own exec:true", 69, "the store nats://127.0.0.1:1 cannot be reached: "},
 		{stream + "--handle none --quiet", 69, "the source nats://127.0.0.1:1?stream=S&subject=a.*&partitions=3 cannot be used: stream S: "},
@@ -59,7 +65,7 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--handle log", 64, "--own and --handle: choose one"},
 		{stream + "--own exec:true", 64, "--own runs a command per partition, and --source nats://"},
 		{member + "--trace", 64, "--trace needs --events FILE"},
-		{"explain", 64, "want rota explain PARTITION; see rota explain --help"},
+		{"explain", 64, "want rota explain PARTITION|MEMBER; see rota explain --help"},
 		{"pin demo.0", 64, "want rota pin PARTITION MEMBER; see rota pin --help"},
 		{"declare-dead", 64, "want rota declare-dead MEMBER; see rota declare-dead --help"},
 		{"group nonsense", 64, `unknown command "nonsense"; see rota group --help`},
@@ -79,8 +85,8 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store embed: --source none:?partitions=2 --own exec:true", 64, `--store "embed:": the URL embed: names no folder: write embed:DIR`},
 		{"run --group g --store mem:x --source none:?partitions=2 --own exec:true", 64, `--store "mem:x": write mem: and nothing else`},
 		{"run --group g --store nats://h:port --source none:?partitions=2 --own exec:true", 64, `--store "nats://h:port": server 1 of the URL is not a HOST:PORT`},
-		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has an unknown parameter nonsense; known are api, bucket, `},
-		{"run --group g --store mem: --source kafka://h", 64, `--source "kafka://h": unknown kind of URL; known are nats://`},
+		{"run --group g --store nats://h?nonsense=1 --source none:?partitions=2 --own exec:true", 64, `the URL has an unknown parameter nonsense; known are after, api, bucket, `},
+		{"run --group g --store mem: --source pulsar://h", 64, `--source "pulsar://h": unknown kind of URL; known are nats://`},
 		{"run --group g --store mem: --source none:?partitions=0 --own exec:true", 64, `--source "none:?partitions=0": partitions is "0": want a number from 1 to 100000`},
 		{"run --group g --store mem: --source none:?partition=2 --own exec:true", 64, `it has no "partition"; known are partitions and names`},
 		{"run --group g --store mem: --source none:2 --own exec:true", 64, `--source "none:2": want none:?partitions=N or none:?names=a,b,c`},
@@ -90,9 +96,17 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"run --group g --store mem: --source nats://h?stream=S&subject=a.*&partitions=x&token=hunter2", 64, `token=***": the URL's parameter partitions: want a number from 1 to 100000, not "x"`},
 
 		// Handlers.
-		{stream + "--handle wat", 64, `--handle "wat": want log, none, sleep:TIME, exec:CMD or http:URL`},
+		{stream + "--handle wat", 64, `--handle "wat": want log, none, sleep:TIME, exec:CMD, worker:CMD or http:URL`},
 		{stream + "--handle sleep:long", 64, `--handle "sleep:long": want a time such as sleep:20ms`},
 		{stream + "--handle exec:", 64, `--handle "exec:": there is no command behind it`},
+		{stream + "--handle worker:", 64, `--handle "worker:": there is no command behind it`},
+		{stream + "--handle exec:true --worker-per member", 64, `--worker-per is for --handle worker:CMD, and that is "exec:true"`},
+		{stream + "--handle worker:true --worker-per host", 64, `--worker-per "host": want partition or member`},
+		{stream + "--handle worker:true --lease 200ms --heartbeat 50ms", 64, "--lease 200ms is too short for commands: "},
+		{member + "--worker-per member", 64, "--worker-per is for --handle worker:CMD"},
+		{"run --group g --store mem: --source none:?partitions=2 --own worker:true", 64, `--own "worker:true": want exec:CMD`},
+		{"lease", 64, "no lease to look at: ROTA_LEASE_FILE is set for commands that rota run starts"},
+		{"lease --lease-file none", 1, "the lease is over: none is gone"},
 		{stream + "--handle exec:no-such-command", 64, `--handle "exec:no-such-command": there is no such command: `},
 		{stream + "--handle http:", 64, `--handle "http:": want a whole URL, such as http://127.0.0.1:8080/handle`},
 		{stream + "--handle ftp://me:hunter2@h/", 64, `--handle "ftp://***@h/": want log, `},
@@ -103,9 +117,10 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--lease 5", 64, `--lease "5": want a duration such as 5s or 150ms; see rota run --help`},
 		{member + "--stop-time -1s", 64, `--stop-time "-1s": it cannot be negative; see rota run --help`},
 		{member + "--quiet-time 1us", 64, "--quiet-time is 1µs: the least is 1ms\n"},
+		{member + "--health 8086", 64, `--health "8086": want HOST:PORT, such as 127.0.0.1:8086, or :8086 for every interface`},
 		{member + "--settle 1s", 64, "--settle is called --quiet-time now; see rota run --help\n"},
 		{member + "--drain 1s", 64, "--drain is called --stop-time now; see rota run --help\n"},
-		{member + "--lease 200ms --heartbeat 50ms", 64, "--lease 200ms is too short for exec: 10ms of it are for ending commands, and on a busy machine that takes up to 25ms; use a lease of 500ms or more\n"},
+		{member + "--lease 200ms --heartbeat 50ms", 64, "--lease 200ms is too short for commands: 10ms of it are for ending commands, and on a busy machine that takes up to 25ms; use a lease of 500ms or more\n"},
 		{member + "--orphan 100h", 64, "--orphan is 100h0m0s: the most is 24h0m0s\n"},
 		{member + "--lease 3s", 64, "a heartbeat of 2s is too slow for a lease of 3s: "},
 		{member + "--strategy heap", 64, `--strategy "heap": want spread, range or pack; see rota run --help`},
@@ -116,6 +131,10 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{member + "--strategy pack --weight q0=much", 64, "--weight q0=much: want units per second, from 0 to 1e12"},
 		{member + "--strategy pack --price 0", 64, `--price "0": want a number from 0.01 to 256; see rota run --help`},
 		{member + "--rebalance slowly", 64, `--rebalance "slowly": want incremental or eager; see rota run --help`},
+		{member + "--strategy pack --capacity 5 --scale 1..2 --scaler aws:", 64, `--scaler "aws:": the URL names no Auto Scaling group: write aws:GROUP`},
+		{member + "--strategy pack --capacity 5 --scale 1..2 --scaler aws:f?regoin=x", 64, `the URL has an unknown parameter regoin; known are endpoint, region`},
+		{member + "--label-from gce", 64, `--label-from "gce": want ec2; see rota run --help`},
+		{member + "--cloudwatch AWS/rota", 64, `--cloudwatch: namespace "AWS/rota": use at most 255 of `},
 		{member + "--label x", 64, `--label "x": x must be formatted as key=value; see rota run --help`},
 		{"run --group a/b --store mem: --source none:?partitions=2 --own exec:true", 64, `--group "a/b": use at most 48 characters`},
 		{"group repair --longest-lease 0s", 64, `--longest-lease "0s": it cannot be zero; see rota group repair --help`},
@@ -124,6 +143,8 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"status -o yaml", 64, `--output "yaml": want table or json; see rota status --help`},
 		{"up --members 65", 64, `--members "65": want a whole number from 1 to 64; see rota up --help`},
 		{"up --partitions 0", 64, `--partitions "0": want a whole number from 1 to 1024; see rota up --help`},
+		{"up --listen 0.0.0.0:4222", 64, "--listen 0.0.0.0:4222: other hosts could connect, and rota up has no user and password to ask them for: listen on 127.0.0.1, or use rota serve with --token-file"},
+		{"up --listen :4222", 64, "--listen :4222: other hosts could connect"},
 		{"up --for -1s", 64, `--for "-1s": want a time such as 30s or 2m; 0 means until Ctrl-C; see rota up --help`},
 		{"up --for 30", 64, `--for "30": want a time such as 30s or 2m; 0 means until Ctrl-C; see rota up --help`},
 		{"up --rate -1", 64, `--rate "-1": want a whole number from 0 to 100000; see rota up --help`},
@@ -133,6 +154,9 @@ func TestEveryMistakeGetsOneLineAndItsCode(t *testing.T) {
 		{"serve --open --ca ca.pem --listen 127.0.0.1:4222", 64, "--open and a way to sign in: give one of them"},
 		{"up --listen nonsense", 64, `--listen "nonsense": want HOST:PORT, such as 127.0.0.1:4222`},
 		{"serve --listen 127.0.0.1:99999", 64, `--listen "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:4222`},
+		{"serve --listen 0.0.0.0:4222", 64, "--listen 0.0.0.0:4222: other hosts could connect: give --user and --password-file, or --token-file, or listen on 127.0.0.1\n"},
+		{"serve --listen :4222", 64, "--listen :4222: other hosts could connect: "},
+		{"serve --listen [::]:4222", 64, "--listen [::]:4222: other hosts could connect: "},
 		{"serve --listen x@0.0.0.0:4222", 64, `--listen "x@0.0.0.0:4222": want HOST:PORT, such as 127.0.0.1:4222`},
 		{"serve --dir a?open=true", 64, `--dir "a?open=true": a folder with ? in its name cannot be used`},
 		{"status --dir a?b", 64, `--dir "a?b": a folder with ? in its name cannot be used`},
@@ -211,12 +235,23 @@ func TestCompletionKnowsCommandsFlagsAndFiles(t *testing.T) {
 		{[]string{"partitions", ""}, "remove"},
 		{[]string{"group", ""}, "repair"},
 		{[]string{"group", "check", "-o", "j"}, "json"},
+		{[]string{"status", "-o", "j"}, "json"},
+		{[]string{"pause", "-o", "j"}, "json"},
+		{[]string{"check", "-o", "j"}, "json"},
+		{[]string{"version", "-o", "j"}, "json"},
+		{[]string{"groups", "-o", "j"}, "json"},
+		{[]string{"history", "-o", "j"}, "json"},
+		{[]string{"run", "--strategy", ""}, "pack"},
+		{[]string{"run", "--rebalance", ""}, "eager"},
+		{[]string{"run", "--on-store-loss", ""}, "continue"},
 		{[]string{"group", "repair", "--lo"}, "--longest-lease"},
 		{[]string{"declare-dead", ""}, ":4"}, // no group here: no names, and no files either
 		{[]string{"run", "--he"}, "--heartbeat"},
 		{[]string{"sim", "--faults", "cra"}, "crash"},
 		{[]string{"bench", "fail"}, "failover"},
 		{[]string{"bench", "failover", "--output", "j"}, "json"},
+		{[]string{"bench", "st"}, "store"},
+		{[]string{"bench", "store", "--output", "j"}, "json"},
 		{[]string{"bench", "failover", "--report", ""}, ":16"}, // folders
 		{[]string{"explain", ""}, ":4"},
 	} {
@@ -260,5 +295,77 @@ func TestHiddenFlagsAreNoSettings(t *testing.T) {
 				t.Errorf("rota %s takes --%s from the environment", cmd.Name(), f.Name)
 			}
 		})
+	}
+}
+
+// rota --version and rota version say the same, for people and for programs.
+func TestVersionIsAFlagToo(t *testing.T) {
+	_, command, _ := rotaRuns(t.Context(), "version")
+	code, flag, _ := rotaRuns(t.Context(), "--version")
+	_, shape, _ := rotaRuns(t.Context(), "version", "-o", "json")
+	var build cli.Build
+	if err := json.Unmarshal([]byte(shape), &build); err != nil || code != 0 || flag != command || !strings.HasPrefix(flag, "rota "+build.Version+" ") || build.Go == "" {
+		t.Errorf("exit %d, --version says %q, version %q and %q, %v", code, flag, command, shape, err)
+	}
+}
+
+// A misspelt variable would be ignored silently. What others put there, and what rota
+// gives to commands, is left alone.
+func TestMisspeltVariablesAreTold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, told := range map[string]string{
+		"ROTA_LEESE": "rota: warning: ROTA_LEESE is no setting, and is ignored: is ROTA_LEASE meant?\n", "ROTA_QUIET_TIMES": "", "ROTA_HARTBEAT": "is ROTA_HEARTBEAT meant?\n",
+		"ROTA_PARTITION": "", "ROTA_TOKEN": "", "ROTA_ATTEMPT": "", "ROTA_MESSAGE_ID": "", "ROTA_PORT": "", "ROTA_SERVICE_HOST": "", "ROTA_STORES": "", "ROTA_LEASE": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "3s")
+			_, _, stderr := rotaRuns(t.Context(), "status")
+			if warned := strings.Contains(stderr, "warning"); warned != (told != "") || !strings.Contains(stderr, told) {
+				t.Errorf("said %q", stderr)
+			}
+		})
+	}
+}
+
+// Labels are pairs, and a file may have them as such.
+func TestLabelsMayBeAMap(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for text, want := range map[string]string{"label:\n  pod: p1\n  zone: z1\n": "[pod=p1,zone=z1]", "label: {pod: p1}\n": "[pod=p1]", "label: {pod: [p1]}\n": "rota.yaml:1: label: want lines such as zone: eu"} {
+		if err := os.WriteFile("rota.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("ROTA_CONFIG", "rota.yaml")
+		cmd := agent.RunCmd()
+		rootCmd().AddCommand(cmd)
+		got := ""
+		if err := cli.ApplySettings(cmd); err != nil {
+			got = err.Error()
+		} else {
+			got = cmd.Flag("label").Value.String()
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A folder keeps its partitions: rota up neither says another number nor runs fewer.
+func TestUpKeepsThePartitionsOfItsFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir(connect.DefaultDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := connect.WriteNote(connect.DefaultDir, connect.Note{Group: "demo", Source: "stream=DEMO&subject=demo.*&partitions=16"}); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := rotaRuns(t.Context(), "up", "--partitions", "2")
+	if want := "rota: --partitions 2: the group in rota-data has 16, which stay: give as many or more, name another folder with --dir, or remove rota-data\n"; code != cli.ExitUsage || stderr != want {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	if n := connect.FolderPartitions(connect.DefaultDir); n != 16 {
+		t.Errorf("the folder has %d", n)
+	}
+	if n := connect.FolderPartitions("elsewhere"); n != 0 {
+		t.Errorf("no folder has %d", n)
 	}
 }

@@ -18,16 +18,11 @@ func TestOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartEtcd(t)
 	url := "etcd://" + s.Addr()
-	t.Run("group", func(t *testing.T) {
-		t.Parallel()
-		rotatest.Group(t, func(*testing.T) rota.Store { return rotaetcd.Store(url + "/group") })
-	})
 	t.Run("class", func(t *testing.T) {
 		t.Parallel()
 		classIs(t, url, rota.ClassB, rota.ClassB)
 		classIs(t, url+"?nodes=3", rota.ClassA, rota.ClassB) // the server knows better
 	})
-	t.Run("compaction under watches", func(t *testing.T) { t.Parallel(); compaction(t, s.Addr()) })
 	t.Run("no identity", func(t *testing.T) {
 		t.Parallel()
 		if _, ok := rotaetcd.Store(url).(rota.Identifier); ok {

@@ -1,7 +1,10 @@
 package rotaetcd_test
 
 import (
+	"context"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaetcd"
@@ -33,4 +36,28 @@ func (c *cluster) withNodes() rotatest.StoreOption {
 		nodes = append(nodes, n)
 	}
 	return rotatest.WithNodes(nodes...)
+}
+
+// TestCutOffLeader cuts the leader off in one direction.
+func TestCutOffLeader(t *testing.T) {
+	t.Parallel()
+	c := &cluster{rotatest.Cluster{Nodes: rotatest.StartEtcdApart(t, 3)}}
+	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Nodes[0].URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { admin.Close() })
+	rotatest.CutOffLeader(t, func(*testing.T) rota.Store { return rotaetcd.Store(c.url("suite")) }, func(ctx context.Context) (rotatest.CutServer, error) {
+		for {
+			for _, n := range c.Nodes {
+				st, err := admin.Status(ctx, n.URL())
+				if err == nil && st.Leader == st.Header.MemberId {
+					return n, nil
+				}
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	})
 }

@@ -3,6 +3,8 @@ package rotaetcd
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -148,3 +150,26 @@ func (s *store) String() string { return s.set.String() }
 
 // Format keeps secrets out of every verb.
 func (s *store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// Groups returns the names of the groups that have records here.
+func (s *store) Groups(ctx context.Context) ([]string, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	first, after := s.key(""), s.key("")
+	after[len(after)-1]++ // the character after the slash
+	r, err := ask(ctx, s.link, question[*pb.RangeResponse]{
+		ask: func(ctx context.Context, n *node, opt callOption) (*pb.RangeResponse, error) {
+			return n.kv.Range(ctx, &pb.RangeRequest{Key: first, RangeEnd: after, KeysOnly: true}, opt)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	groups := map[string]bool{}
+	for _, kv := range r.Kvs {
+		group, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), string(first)), "/")
+		groups[group] = true
+	}
+	return slices.Sorted(maps.Keys(groups)), nil
+}

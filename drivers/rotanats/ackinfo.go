@@ -52,6 +52,17 @@ func readAckInfo(reply string) (info ackInfo, err error) {
 	return info, nil
 }
 
+// ackOf tells whether a subject is the reply subject of a delivery of a consumer.
+func ackOf(reply, consumer string) bool {
+	_, err := readAckInfo(reply)
+	tokens := strings.Split(reply, ".")
+	at := 3
+	if len(tokens) >= 11 {
+		at = 5
+	}
+	return err == nil && len(tokens) > at && tokens[at] == consumer && !strings.ContainsAny(reply, " *>\t\r\n")
+}
+
 // cutNumber parses the digits up to a dot. It takes a third of strconv's time.
 func cutNumber(s string) (n uint64, rest string, ok bool) {
 	for i := range len(s) {

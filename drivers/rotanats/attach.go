@@ -43,10 +43,13 @@ type note struct {
 
 	// Notes of the last owner for the next.
 	Next        uint64        `json:"next,omitempty"`         // number of the next delivery; 0 for a work queue, where the next owner asks the broker
+	Back        bool          `json:"back,omitempty"`         // deliveries from Next on were given back, unsettled
+	Reply       string        `json:"reply,omitempty"`        // the reply subject of some delivery
 	Each        time.Duration `json:"each,omitempty"`         // recent average of the time that a message took
 	Settled     uint64        `json:"settled,omitempty"`      // sequence of the last settled message; 0 for a work queue
 	SettledTime int64         `json:"settled_time,omitempty"` // of that message, in nanoseconds since 1970
 	Prefetch    int           `json:"prefetch,omitempty"`     // the most messages that the consumer was created for
+	Paced       bool          `json:"paced,omitempty"`        // its limit is that for slow messages, or may be
 }
 
 // Metadata of our consumers.
@@ -85,6 +88,8 @@ type consumerInfo struct {
 	AckFloor      pair   `json:"ack_floor"`
 	NumAckPending int    `json:"num_ack_pending"`
 	NumPending    uint64 `json:"num_pending"`
+	NumWaiting    int    `json:"num_waiting"` // pulls
+	PushBound     bool   `json:"push_bound"`
 }
 
 type pair struct {
@@ -101,6 +106,8 @@ type claim struct {
 	memoryRev rota.Rev // of the note in memory
 	next      uint64   // number of the next delivery
 	settled   mark     // the last settled message, as far as it is known
+	given     pair     // the last delivery that was given back, if there are any
+	floor     uint64   // sequence of the last settled message then
 	all       bool     // acknowledging a message acknowledges all before it
 }
 
@@ -160,13 +167,11 @@ func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *fa
 		return c, s.firstClaim(ctx, own, c, short, inMemory, f)
 	}
 	if inMemory.Released && inMemory.Next > 0 {
-		noted, err := s.enter(ctx, own, c, inMemory)
-		if noted {
-			c.note, c.next = inMemory, inMemory.Next
-		}
+		noted, err := s.reuse(ctx, own, c, inMemory)
 		if noted || err != nil {
 			return c, err
 		}
+		inMemory.Released = false
 	}
 	// The write and the read run at the same time: when many partitions attach at
 	// once, every further round trip shows.
@@ -197,6 +202,35 @@ func (s *source) claim(ctx context.Context, r *reader, own rota.Ownership, f *fa
 	return c, s.replace(ctx, own, c, short, info)
 }
 
+// reuse makes c the consumer of the last owner. If that has given deliveries back, the broker
+// is asked which: at the same time, since a hand-over waits for both.
+func (s *source) reuse(ctx context.Context, own rota.Ownership, c *claim, n note) (noted bool, err error) {
+	var info *consumerInfo
+	read := make(chan error, 1)
+	if !n.Back {
+		read <- nil
+	} else {
+		go func() {
+			var err error
+			info, err = s.info(ctx, n.Consumer)
+			read <- err
+		}()
+	}
+	noted, err = s.enter(ctx, own, c, n)
+	if err := cmp.Or(err, <-read); err != nil || !noted {
+		return false, err
+	}
+	if n.Back {
+		var fits bool
+		if c.given, fits = n.given(info); !fits {
+			return false, nil
+		}
+		c.floor = info.AckFloor.Stream
+	}
+	c.note, c.next = n, n.Next
+	return true, nil
+}
+
 // firstClaim is claim without a note in memory that our group has written. The note on
 // disk may be another group's, so it is read before anything is written: otherwise, after
 // the server has lost its memory, a group that is refused by the note on disk would have
@@ -212,6 +246,11 @@ func (s *source) firstClaim(ctx context.Context, own rota.Ownership, c *claim, s
 			return err
 		}
 		if info, err = s.inherit(ctx, own, c, f, left); err != nil {
+			return err
+		}
+	}
+	if c.diskRev == 0 && info == nil && s.set.After != "" {
+		if err := s.follow(ctx, own, c, f); err != nil {
 			return err
 		}
 	}
@@ -349,7 +388,7 @@ func (s *source) replace(ctx context.Context, own rota.Ownership, c *claim, shor
 	}
 	cfg := jetstream.ConsumerConfig{
 		Name: name, Durable: name, Description: "rota: " + own.Partition(), FilterSubject: own.Partition(),
-		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: 2 * s.set.Prefetch, MaxWaiting: 16,
+		AckPolicy: jetstream.AckAllPolicy, AckWait: ackTime, MaxDeliver: -1, MaxAckPending: pending(s.set.Prefetch), MaxWaiting: 16,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next.Start,
 		Metadata: map[string]string{metaGroup: c.reader.group, metaDurable: c.reader.durable, metaToken: strconv.FormatUint(uint64(own.Token()), 10)},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,105 +17,128 @@ import (
 )
 
 const (
-	benchPairs    = 40
-	benchMessages = 20_000
 	benchPrefetch = 256
 	benchSettle   = 64 // messages per acknowledgement, as rota does it
-	benchWork     = 20 * time.Microsecond
 )
 
-// BenchmarkAgainstBareConsumer compares how fast a member and a bare JetStream consumer
-// handle a backlog, with the same prefetch, the same acknowledgements and a handler that
-// is busy for 20 µs. Pairs are interleaved, so that other load on the machine hits both.
+// A race is a backlog that a member and bare JetStream consumers handle in turns.
+type race struct {
+	storage    jetstream.StorageType
+	partitions int
+	messages   int           // of all partitions
+	work       time.Duration // a handler is busy for so long
+	url        string
+	js         jetstream.JetStream
+}
+
+// BenchmarkAgainstBareConsumer compares how fast a member and bare JetStream consumers, one
+// for each partition, handle a backlog, with the same prefetch and the same
+// acknowledgements. Pairs are interleaved, so that other load on the machine hits both.
 //
-//	go test -run '^$' -bench AgainstBare -benchtime 1x .
+//	go test -run '^$' -bench AgainstBare -benchtime 10x .
 func BenchmarkAgainstBareConsumer(b *testing.B) {
-	s := rotatest.StartNATS(b)
-	nc, err := nats.Connect(s.URL())
-	if err != nil {
-		b.Fatal(err)
+	for _, r := range []race{
+		{storage: jetstream.MemoryStorage, partitions: 1, messages: 100_000},
+		{storage: jetstream.MemoryStorage, partitions: 16, messages: 160_000},
+		{storage: jetstream.MemoryStorage, partitions: 256, messages: 256_000},
+		{storage: jetstream.FileStorage, partitions: 1, messages: 100_000},
+		{storage: jetstream.FileStorage, partitions: 16, messages: 160_000},
+		{storage: jetstream.FileStorage, partitions: 256, messages: 256_000},
+		{storage: jetstream.MemoryStorage, partitions: 1, messages: 20_000, work: 20 * time.Microsecond},
+	} {
+		b.Run(fmt.Sprintf("%v/partitions=%d/work=%v", r.storage, r.partitions, r.work), r.bench)
 	}
-	defer nc.Close()
+}
+
+func (r race) bench(b *testing.B) {
+	r.url = rotatest.StartNATS(b).URL()
+	nc := connect(b, r.url)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		b.Fatal(err)
 	}
-	fill(b, js)
-	run := []func(testing.TB, string, jetstream.JetStream) time.Duration{bare, throughRota}
+	r.js = js
+	r.fill(b)
+	run := []func(testing.TB) float64{r.bare, r.throughRota}
 	for _, f := range run {
-		f(b, s.URL(), js) // to warm up
+		f(b) // to warm up
 	}
-	for b.Loop() {
-		var ratios []float64
-		for i := range benchPairs {
-			var took [2]time.Duration
-			for k := range run { // the first of a pair alternates
-				at := (i + k) % 2
-				took[at] = run[at](b, s.URL(), js)
-			}
-			ratios = append(ratios, took[0].Seconds()/took[1].Seconds())
-			b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", i+1, benchMessages/took[0].Seconds(), benchMessages/took[1].Seconds(), ratios[i])
+	var ratios []float64
+	for b.Loop() { // a pair each
+		var speed [2]float64
+		for k := range run { // the first of a pair alternates
+			at := (len(ratios) + k) % 2
+			speed[at] = run[at](b)
 		}
-		slices.Sort(ratios)
-		n := len(ratios)
-		b.ReportMetric((ratios[(n-1)/2]+ratios[n/2])/2, "ratio")
-		b.ReportMetric(ratios[0], "ratio-min")
-		b.ReportMetric(ratios[n-1], "ratio-max")
-		b.ReportMetric(ratios[n*3/4]-ratios[n/4], "ratio-iqr")
+		ratios = append(ratios, speed[1]/speed[0])
+		b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", len(ratios), speed[0], speed[1], speed[1]/speed[0])
 	}
+	b.ReportMetric(middle(ratios), "ratio") // which sorts them
+	n := len(ratios)
+	b.ReportMetric(ratios[0], "ratio-min")
+	b.ReportMetric(ratios[n-1], "ratio-max")
+	b.ReportMetric(ratios[n*3/4]-ratios[n/4], "ratio-iqr")
 }
 
-func fill(b testing.TB, js jetstream.JetStream) {
-	ctx := context.Background()
-	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: jetstream.MemoryStorage})
+func (r *race) subject(i int) string { return fmt.Sprint("bench.", i) }
+
+func (r *race) fill(b testing.TB) {
+	_, err := r.js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "BENCH", Subjects: []string{"bench.*"}, Storage: r.storage})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for i := range benchMessages {
-		if _, err := js.PublishAsync("bench.0", fmt.Appendf(make([]byte, 0, 128), "%0128d", i)); err != nil {
+	for i := range r.messages {
+		if _, err := r.js.PublishAsync(r.subject(i%r.partitions), fmt.Appendf(make([]byte, 0, 128), "%0128d", i)); err != nil {
 			b.Fatal(err)
 		}
 		if i%1000 == 999 {
-			<-js.PublishAsyncComplete()
+			<-r.js.PublishAsyncComplete()
 		}
 	}
-	<-js.PublishAsyncComplete()
+	<-r.js.PublishAsyncComplete()
 }
 
-// work is busy, like a handler that computes.
-func work() {
-	for end := time.Now().Add(benchWork); time.Now().Before(end); {
+// busy is busy, like a handler that computes.
+func (r *race) busy() {
+	for end := time.Now().Add(r.work); r.work > 0 && time.Now().Before(end); {
 	}
 }
 
-// A stopwatch runs from the first message to the last.
+// A stopwatch runs from when every partition has had a message to the last message of all.
 type stopwatch struct {
-	n     atomic.Int64
-	begun time.Time
-	done  chan time.Duration
+	*race
+	n, begun atomic.Int64 // messages, and partitions that have had one
+	since    atomic.Int64 // messages before the clock began
+	at       time.Time
+	done     chan float64 // messages per second
 }
 
-func (w *stopwatch) tick() {
-	switch w.n.Add(1) {
-	case 1:
-		w.begun = time.Now()
-	case benchMessages:
-		w.done <- time.Since(w.begun)
+func newStopwatch(r *race) *stopwatch { return &stopwatch{race: r, done: make(chan float64, 1)} }
+
+// tick counts a message.
+func (w *stopwatch) tick(first bool) {
+	n := w.n.Add(1)
+	if first && w.begun.Add(1) == int64(w.partitions) {
+		w.at = time.Now()
+		w.since.Store(n)
+	}
+	if n == int64(w.messages) {
+		w.done <- float64(n-w.since.Load()) / time.Since(w.at).Seconds()
 	}
 }
 
-func (w *stopwatch) wait(b testing.TB) time.Duration {
+func (w *stopwatch) wait(b testing.TB) float64 {
 	select {
-	case d := <-w.done:
-		return d
-	case <-time.After(time.Minute):
-		b.Fatalf("%d of %d messages after a minute", w.n.Load(), benchMessages)
+	case speed := <-w.done:
+		return speed
+	case <-time.After(2 * time.Minute):
+		b.Fatalf("%d of %d messages after two minutes", w.n.Load(), w.messages)
 		return 0
 	}
 }
 
-func bare(b testing.TB, url string, _ jetstream.JetStream) time.Duration {
-	nc, err := nats.Connect(url)
+func (r *race) bare(b testing.TB) float64 {
+	nc, err := nats.Connect(r.url)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,39 +147,40 @@ func bare(b testing.TB, url string, _ jetstream.JetStream) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
+	w, name := newStopwatch(r), "bare"+rand.Text()
 	ctx := context.Background()
-	c, err := js.CreateConsumer(ctx, "BENCH", jetstream.ConsumerConfig{
-		Durable: "bare" + rand.Text(), FilterSubject: "bench.0", AckPolicy: jetstream.AckAllPolicy, MaxAckPending: 2 * benchPrefetch, MaxWaiting: 16,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	w := &stopwatch{done: make(chan time.Duration, 1)}
-	n := 0
-	cc, err := c.Consume(func(msg jetstream.Msg) {
-		work()
-		if n++; n%benchSettle == 0 {
-			msg.Ack()
+	for i := range r.partitions {
+		c, err := js.CreateConsumer(ctx, "BENCH", jetstream.ConsumerConfig{
+			Durable: fmt.Sprint(name, "-", i), FilterSubject: r.subject(i), AckPolicy: jetstream.AckAllPolicy, MaxAckPending: 2 * benchPrefetch, MaxWaiting: 16,
+		})
+		if err != nil {
+			b.Fatal(err)
 		}
-		w.tick()
-	}, jetstream.PullMaxMessages(benchPrefetch))
-	if err != nil {
-		b.Fatal(err)
+		n := 0
+		cc, err := c.Consume(func(msg jetstream.Msg) {
+			r.busy()
+			if n++; n%benchSettle == 0 {
+				msg.Ack()
+			}
+			w.tick(n == 1)
+		}, jetstream.PullMaxMessages(benchPrefetch))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer cc.Stop()
 	}
-	defer js.DeleteConsumer(ctx, "BENCH", c.CachedInfo().Name)
-	defer cc.Stop()
+	defer r.removeConsumers(b)
 	return w.wait(b)
 }
 
-func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration {
-	w := &stopwatch{done: make(chan time.Duration, 1)}
-	durable := "rota" + rand.Text()
-	src := rotanats.Source(fmt.Sprintf("%s?stream=BENCH&subject=bench.*&partitions=1&durable=%s&prefetch=%d", url, durable, benchPrefetch))
+func (r *race) throughRota(b testing.TB) float64 {
+	w := newStopwatch(r)
+	src := rotanats.Source(fmt.Sprintf("%s?stream=BENCH&subject=bench.*&partitions=%d&durable=rota%s&prefetch=%d", r.url, r.partitions, rand.Text(), benchPrefetch))
 	m, err := rota.New(rota.Config{
 		Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true,
-		Handle: func(context.Context, rota.Message) error {
-			work()
-			w.tick()
+		Handle: func(_ context.Context, msg rota.Message) error {
+			r.busy()
+			w.tick(msg.Position <= uint64(r.partitions)) // each partition has one of the first messages
 			return nil
 		},
 	})
@@ -167,21 +190,24 @@ func throughRota(b testing.TB, url string, js jetstream.JetStream) time.Duration
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	took := w.wait(b)
+	speed := w.wait(b)
 	cancel()
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
 	src.(interface{ Close() error }).Close()
-	names := js.(jetstream.StreamManager)
-	st, err := names.Stream(context.Background(), "BENCH")
+	r.removeConsumers(b)
+	return speed
+}
+
+func (r *race) removeConsumers(b testing.TB) {
+	st, err := r.js.Stream(context.Background(), "BENCH")
 	if err != nil {
 		b.Fatal(err)
 	}
 	for c := range st.ConsumerNames(context.Background()).Name() {
-		js.DeleteConsumer(context.Background(), "BENCH", c)
+		r.js.DeleteConsumer(context.Background(), "BENCH", c)
 	}
-	return took
 }
 
 // BenchmarkPlanReachesAThousand measures how long a plan of 100 KB takes to the last of

@@ -64,8 +64,20 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL, info.Created}
 	s.mu.Lock()
 	s.bucket = b
+	other := !b.made.Equal(s.since)
+	s.since = b.made
 	s.mu.Unlock()
+	if other {
+		s.newest.forget()
+	}
 	return b, nil
+}
+
+// replicated tells whether the bucket has several replicas, as far as that is known.
+func (s *store) replicated() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bucket != nil && s.bucket.replicas > 1
 }
 
 // made asks the server when the bucket was created. A bucket that was deleted and
@@ -123,13 +135,14 @@ func (s *store) config() *jetstream.StreamConfig {
 // gets no answer. A write must not be retried, since its outcome is unknown; so reached
 // sends one that is certainly refused, at a revision that no key ever has.
 func (s *store) reached(ctx context.Context) error {
+	var no *mismatch
 	for wait := findTime; ; wait = min(2*wait, 16*findTime) {
 		once, cancel := context.WithTimeout(ctx, replyTimeout)
-		_, err := s.writeOnce(once, "_reached", nil, 1<<62, nil)
+		_, err := s.writeOnce(once, "_reached", nil, 1<<62, "", nil)
 		silence := once.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
-		case errors.Is(err, rota.ErrConflict) || errors.Is(err, errInFlight):
+		case errors.As(err, &no):
 			return nil
 		case !silence && !errors.Is(err, nats.ErrNoResponders):
 			return err

@@ -15,8 +15,11 @@ import (
 // A cluster is three servers that are treated as one.
 type cluster struct{ rotatest.Cluster }
 
-func startCluster(t testing.TB) *cluster {
-	c := &cluster{rotatest.Cluster{Nodes: rotatest.StartNATSCluster(t, 3)}}
+func startCluster(t testing.TB) *cluster { return joined(t, rotatest.StartNATSCluster(t, 3)) }
+
+// joined is a cluster of servers that have found each other.
+func joined(t testing.TB, nodes []*rotatest.RealServer) *cluster {
+	c := &cluster{rotatest.Cluster{Nodes: nodes}}
 	c.Whole = c.whole
 	if err := c.whole(t.Context()); err != nil {
 		t.Fatal(err)
@@ -46,10 +49,29 @@ func (c *cluster) whole(ctx context.Context) error {
 	}
 }
 
-// TestStoreCluster takes the whole cluster away, and not one node at a time
-// (rotatest.WithNodes): docs/stores/nats.md says what a frozen leader does when it wakes.
+// TestStoreCluster takes the whole cluster away, and one node at a time.
 func TestStoreCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }, rotatest.WithServer(c))
+	rotatest.Store(t, func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }, rotatest.WithServer(c),
+		rotatest.WithNodes(c.Nodes[0], c.Nodes[1], c.Nodes[2]))
+}
+
+// TestCutOffLeader cuts the leader of the bucket off in one direction. When the cut is over it
+// takes itself for the leader until it hears of the other, and answers.
+func TestCutOffLeader(t *testing.T) {
+	t.Parallel()
+	c := joined(t, rotatest.StartNATSApart(t, 3))
+	rotatest.CutOffLeader(t, func(*testing.T) rota.Store { return rotanats.Store(c.URL() + "?sync=always") }, func(ctx context.Context) (rotatest.CutServer, error) {
+		if err := c.whole(ctx); err != nil {
+			return nil, err
+		}
+		name := c.leader(t)
+		for i, n := range c.Nodes {
+			if name == fmt.Sprint("n", i+1) {
+				return n, nil
+			}
+		}
+		return nil, fmt.Errorf("%q leads", name)
+	}, rotatest.StaleReads(), rotatest.FalseRefusals())
 }

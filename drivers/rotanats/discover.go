@@ -40,8 +40,11 @@ func (s *source) discovered(ctx context.Context, subjects []string) (out []rota.
 		omitted = append([]error{fmt.Errorf("%w: stream %s has %d subjects like %s, more than most=%d; only %d are served",
 			rota.ErrPartial, s.set.Stream, found, s.set.Subject, s.set.Most, len(good))}, omitted...)
 	}
+	if len(good) == 0 { // a subject appears with its first message: rota waits for one
+		omitted = append(omitted, fmt.Errorf("%w: stream %s has no message of %s yet", rota.ErrPartial, s.set.Stream, s.set.Subject))
+	}
 	for _, subject := range good {
-		out = append(out, rota.Partition{Name: subject})
+		out = append(out, rota.Partition{Name: subject, Topic: s.set.Stream})
 	}
 	return out, errors.Join(omitted...)
 }

@@ -214,9 +214,15 @@ func (l *link) failing(err error) {
 // asyncError handles an error of the server that belongs to no call, such as a missing
 // right. Requests and subscriptions that it refuses end.
 func (l *link) asyncError(err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) { // watches and pumps count what is missing
+		l.set.Log.Debug("nats", "server", l.set, "err", err)
+		return
+	}
 	r := readRefusal(err)
 	l.mu.Lock()
-	l.complaint = err
+	if r == nil || !r.advisory() { // nothing fails for lack of that right
+		l.complaint = err
+	}
 	all := slices.Collect(maps.Keys(l.interests))
 	l.mu.Unlock()
 	l.set.Log.Warn("nats", "server", l.set, "err", err)
@@ -275,27 +281,59 @@ func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	return nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
 }
 
-// subscribe subscribes to a subject. It calls ended when the connection is lost or
-// closed, and when the server refuses the subscription.
+// subscribe calls handle with the messages of a subject. It calls ended when the connection
+// is lost or closed, and when the server refuses the subscription.
 func (l *link) subscribe(ctx context.Context, subject string, handle nats.MsgHandler, ended func(error)) (unsubscribe func(), err error) {
+	_, unsubscribe, err = l.subscribeBy(ctx, subject, ended, func(nc *nats.Conn) (*nats.Subscription, error) {
+		sub, err := nc.Subscribe(subject, handle)
+		if err == nil {
+			sub.SetPendingLimits(-1, -1) // no limit is needed: handle never blocks
+		}
+		return sub, err
+	})
+	return unsubscribe, err
+}
+
+// subscribeTo is subscribe with a channel instead of a function, which would cost a
+// goroutine. If the channel is full, messages are dropped, and the subscription counts them.
+func (l *link) subscribeTo(ctx context.Context, subject string, to chan *nats.Msg, ended func(error)) (sub *nats.Subscription, unsubscribe func(), err error) {
+	return l.subscribeBy(ctx, subject, ended, func(nc *nats.Conn) (*nats.Subscription, error) { return nc.ChanSubscribe(subject, to) })
+}
+
+func (l *link) subscribeBy(ctx context.Context, subject string, ended func(error), by func(*nats.Conn) (*nats.Subscription, error)) (sub *nats.Subscription, unsubscribe func(), err error) {
 	nc, epoch, err := l.conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	remove := l.onRefusal(func(r *refusal) bool { return !r.publish && r.subject == subject },
 		func(err error) { ended(fmt.Errorf("rotanats: subscribe to %s: %w", subject, err)) })
-	sub, err := nc.Subscribe(subject, handle)
-	if err != nil {
+	if sub, err = by(nc); err != nil {
 		remove()
-		return nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
+		return nil, nil, fmt.Errorf("rotanats: %v: %w", l.set, err)
 	}
-	sub.SetPendingLimits(-1, -1) // no limit is needed: handle never blocks
 	detach := context.AfterFunc(epoch, func() { ended(errGone) })
-	return func() {
+	return sub, func() {
 		detach()
 		remove()
-		sub.Unsubscribe()
+		endSubscription(sub)
 	}, nil
+}
+
+// unsubscribeTime is how long the end of a subscription is waited for.
+const unsubscribeTime = 50 * time.Millisecond
+
+// endSubscription ends a subscription. A connection that connects again holds its lock until the
+// server answers, or for dialTime: a source must not wait for that when its lease is over.
+func endSubscription(sub *nats.Subscription) {
+	done := make(chan struct{})
+	go func() {
+		sub.Unsubscribe()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(unsubscribeTime):
+	}
 }
 
 func (l *link) close() { l.abandon(errClosed) }

@@ -51,6 +51,7 @@ func TestManyPartitions(t *testing.T) {
 		asked, said := c.rates(window)
 		t.Logf("at rest: %.0f requests/s, %.0f answers/s; the server has %d MB", asked, said, resident(t, pid))
 	}
+	c.readings(pid)
 	begun = time.Now()
 	before := c.started.Load()
 	leave[0]()
@@ -144,6 +145,41 @@ func (c *crowd) member(name string) (leave func()) {
 	})
 	c.Cleanup(leave)
 	return leave
+}
+
+// readings tells what the load loop costs: one reading of all partitions, which a leader
+// takes every two seconds.
+func (c *crowd) readings(server int) {
+	c.Helper()
+	var names []string
+	for i := range c.n {
+		names = append(names, fmt.Sprint("many.", i))
+	}
+	const times = 5
+	meter, worked, begun := c.sources["m0"].(rota.Meter), processor(c.T, server), time.Now()
+	for range times {
+		got, err := meter.Read(c.Context(), names)
+		if err != nil || len(got) != c.n {
+			c.Errorf("%d readings of %d partitions: %v", len(got), c.n, err)
+			return
+		}
+	}
+	c.Logf("one reading of %d partitions takes %v, and %v of the server's processor time", c.n,
+		(time.Since(begun) / times).Round(time.Millisecond), ((processor(c.T, server) - worked) / times).Round(time.Millisecond))
+}
+
+// processor is the processor time that a process has used.
+func processor(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // publish publishes a message to each partition.

@@ -2,6 +2,7 @@ package rotanats_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -138,7 +139,7 @@ func TestPartitionsAppear(t *testing.T) {
 	list := func() (names []string) {
 		t.Helper()
 		all, err := src.Partitions(t.Context())
-		if err != nil {
+		if err != nil && !errors.Is(err, rota.ErrPartial) { // an empty stream may get some
 			t.Fatal(err)
 		}
 		for _, p := range all {

@@ -88,7 +88,14 @@ func readNote(text []byte, r *reader, short string, own rota.Token, now time.Tim
 		*n.name = ""
 	}
 	if p.Consumer == "" {
-		p.Released, p.Next = false, 0
+		p.Released, p.Next, p.Reply = false, 0, ""
+	}
+	if p.Reply != "" && !ackOf(p.Reply, p.Consumer) { // acknowledgements would go elsewhere
+		wrong = append(wrong, fmt.Sprintf("%.80q is not a reply subject of its consumer", p.Reply))
+		p.Reply = ""
+	}
+	if p.Back && p.Reply == "" {
+		p.Released = false
 	}
 	if p.Prefetch < 0 {
 		p.Prefetch = 0

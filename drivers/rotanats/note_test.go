@@ -24,13 +24,17 @@ func FuzzNote(f *testing.F) {
 	r := &reader{group: "g", durable: durable}
 	era := rota.Token(now.Unix()/4) << 32
 	honest := note{Group: "g", Token: era | 7, Consumer: consumerName(durable, short, era|6), Start: 12, Stream: now,
-		Former: consumerName(durable, short, era|5), Coming: consumerName(durable, short, era|7), Released: true, Next: 3, Each: time.Second}
+		Former: consumerName(durable, short, era|5), Coming: consumerName(durable, short, era|7), Released: true, Next: 3, Each: time.Second, Back: true}
+	honest.Reply = "$JS.ACK.S." + honest.Consumer + ".1.9.4.1700000000000000000.0"
 	text, err := json.Marshal(honest)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(text, uint64(era|7))
 	f.Add(text, uint64(era|1))
+	f.Add([]byte(strings.Replace(string(text), "$JS.ACK.S.", "$JS.ACK.domain.account.S.", 1)), uint64(era|7))
+	f.Add([]byte(strings.Replace(string(text), "$JS.ACK.S.", "$JS.ACK.S.billing.", 1)), uint64(era|7))
+	f.Add([]byte(strings.Replace(string(text), "$JS.ACK.S.", "$JS.ACK.*.", 1)), uint64(era|7))
 	f.Add([]byte(strings.Replace(string(text), `"g"`, `"other","from":"a b","before":`+fmt.Sprint(era|9), 1)), uint64(era|1))
 	for _, s := range []string{"", "null", "{}", "[]", `{"token":18446744073709551615}`, `{"token":-1}`, `{"token":1e300}`, `{"former":"billing"}`,
 		`{"token":7,"consumer":"rota_0123456789abcdef_9_ABCDEF"}`, `{"consumer":"rota_0123456789abcdef_01_ABCDEF"}`,
@@ -69,6 +73,12 @@ func FuzzNote(f *testing.F) {
 		if p.Consumer == "" && (p.Released || p.Next > 0) {
 			t.Errorf("%q has released no consumer", text)
 		}
+		if p.Reply != "" && (!strings.HasPrefix(p.Reply, "$JS.ACK.") || !strings.Contains(p.Reply, "."+p.Consumer+".") || strings.ContainsAny(p.Reply, "*> \r\n")) {
+			t.Errorf("%q comes out of %q as a reply subject of %q", p.Reply, text, p.Consumer)
+		}
+		if p.Back && p.Released && p.Reply == "" {
+			t.Errorf("nobody could settle what %q has given back", text)
+		}
 		again, err := json.Marshal(p)
 		if err != nil {
 			return // a year that JSON cannot express
@@ -98,7 +108,8 @@ func TestHonestNoteIsBelieved(t *testing.T) {
 	for _, durable := range []string{"rota", "a_b-c", "rota_0123456789abcdef_1_ABCDEF"} {
 		r := &reader{group: "g", durable: durable}
 		p := note{Group: "g", From: "a b", Before: era | 9, Token: era | 7, Consumer: consumerName(durable, "s", era|6), Start: 12, Former: consumerName(durable, "s", 1),
-			Coming: consumerName(durable, "s", era|7), Stray: consumerName(durable, "s", era|7), Released: true, Next: 3, Each: time.Second}
+			Coming: consumerName(durable, "s", era|7), Stray: consumerName(durable, "s", era|7), Released: true, Next: 3, Each: time.Second, Back: true}
+		p.Reply = "$JS.ACK.S." + p.Consumer + ".1.9.4.1700000000000000000.0"
 		text, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package rotanats_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,7 @@ func TestKeyOfTheFolder(t *testing.T) {
 			t.Errorf("the public key with %s: %v", name, err)
 		}
 	}
+	seedGiven(t, s.URL(), seed)
 	s.Close()
 	l := newImpostor(t)
 	if nc, err := rotanats.Connect("nats://"+l.Addr().String()+"?nkey="+file, []nats.Option{nats.NoReconnect()}); err == nil {
@@ -130,5 +132,43 @@ func TestKeyOfTheFolder(t *testing.T) {
 	again := serveTCP(t, dir, "nats://HOST")
 	if err := works(t, rotanats.Store(again.URL()+"?nkey="+file)); err != nil {
 		t.Errorf("with the same key, later: %v", err)
+	}
+}
+
+// seedGiven gives the seed of a key in the URL, as a URL from the environment may have it.
+func seedGiven(t *testing.T, url, seed string) {
+	t.Helper()
+	st := rotanats.Store(url + "?nkey-seed=" + seed)
+	if err := works(t, st); err != nil {
+		t.Errorf("with the seed: %v", err)
+	}
+	operator, err := nkeys.CreateOperator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofOperator, err := operator.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ query, says string }{
+		{"nkey=" + seed, "give the seed itself as nkey-seed"},
+		{"nkey-seed=" + seed[1:], "want the seed of a user's NKey"},
+		{"nkey-seed=" + string(ofOperator), "want the seed of a user's NKey"},
+		{"nkey-seed=" + seed + "&nkey=f", "nkey and nkey-seed: give one of them"},
+		{"nkey-seed=" + seed + "&token=t", "nkey and another way to sign in"},
+	} {
+		bad := rotanats.Store(url + "?" + c.query)
+		_, err := bad.Get(t.Context(), "k")
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %s", err, c.says)
+		}
+		for _, x := range []any{st, bad, err} {
+			if text := fmt.Sprintf("%v %+v %#v", x, x, x); strings.Contains(text, seed[1:]) || strings.Contains(text, string(ofOperator)) {
+				t.Errorf("the seed is told: %s", text)
+			}
+		}
+	}
+	if err := rotanats.Check("folder:d?nkey-seed=" + seed); err == nil || !strings.Contains(err.Error(), "reached through its socket") {
+		t.Errorf("of a folder: %v", err)
 	}
 }

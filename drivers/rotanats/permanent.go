@@ -31,9 +31,9 @@ func (l *link) Check() error { return l.bad }
 
 // Parameters of a URL that only a source, or only a store, has a use for.
 var (
-	ofSources = []string{"stream", "subject", "partitions", "most", "durable", "takeover", "dead", "prefetch", "create"}
+	ofSources = []string{"stream", "subject", "partitions", "most", "durable", "takeover", "after", "dead", "prefetch", "create"}
 	ofStores  = []string{"bucket", "sync"}
-	ofSignIn  = []string{"token", "creds", "nkey", "ca", "cert", "key"} // password-file and token-file are refused by address
+	ofSignIn  = []string{"token", "creds", "nkey", "nkey-seed", "ca", "cert", "key"} // password-file and token-file are refused by address
 	ofFolders = []string{"shared"}
 )
 

@@ -2,7 +2,6 @@ package rotanats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,6 +28,8 @@ type pump struct {
 	buf     []rota.Message // the batch that is being delivered
 	acks    []string       // the ack subject of each message in buf
 	id      []byte         // scratch space for a message's ID
+	request []byte         // scratch space for a pull
+	next    string         // the subject of pulls
 
 	timing      pullTiming    // of the next pull
 	outstanding int           // messages pulled and not arrived
@@ -36,19 +37,28 @@ type pump struct {
 	each        time.Duration // recent average of the time that a message takes
 	large       bool          // the next message is larger than maxBytes
 	ending      bool          // no more pulls
+	slow        int           // batches of slow messages in a row
+	quickSince  time.Time     // when slow messages last became quick
 	last        string        // the ack subject of the last settled message
+	delayed     delayed       // settled soon
+	first       uint64        // number of the first delivery
+	back        pair          // deliveries up to this one are read from the stream: the last owner gave them back
 	proven      bool          // the broker has confirmed an acknowledgement
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
 	leaderless  time.Time     // since when no server accepts pulls
-	received    uint64        // sequence of the last message that has arrived
-	reply       string        // its ack subject
+	received    uint64        // sequence of the last message that has arrived, here or at the last owner; 0 if it is not known
+	reply       string        // the ack subject of some delivery; "" before the first
 }
 
 // Timing of a pump.
 const (
-	// Fetched messages that are quick are finished before a stop, so that the next
-	// owner can use the consumer. Prefetch is sized to this much work.
-	finishTime  = 20 * time.Millisecond
+	// Prefetch is sized to this much work, or to a single message that takes longer.
+	finishTime = 20 * time.Millisecond
+
+	// What was fetched is finished before a stop if it takes no longer than this. Otherwise
+	// it is given back, which takes longer than a hand-over without that.
+	giveBackTime = 50 * time.Millisecond
+
 	firstWindow = 8  // until the time that a message takes is known
 	maxBatch    = 64 // messages delivered and settled together
 	stopTime    = 5 * time.Second
@@ -60,29 +70,13 @@ const (
 // flight while the messages of a third are delivered.
 const maxBytes = 16 << 20
 
-// pullTiming is the expiry and the idle heartbeat of a pull request. Those of the
-// first pull are short: in a cluster not every server may know a new consumer yet, and
-// then the pull is lost. So are those after an election: a new leader announces itself a
-// moment before it accepts pulls. A pull that came too early is repeated after a refusal.
-type pullTiming struct{ expiry, heartbeat time.Duration }
-
-var (
-	firstPull   = pullTiming{2 * time.Second, 300 * time.Millisecond}
-	refusedPull = pullTiming{0, 10 * time.Millisecond}
-	electedPull = pullTiming{time.Second, 100 * time.Millisecond}
-	laterPull   = pullTiming{30 * time.Second, 5 * time.Second}
-)
-
-// electionTime is how long a consumer of a cluster may have no leader. Without one the
-// server answers as if there were no consumer.
-const electionTime = time.Second
-
 // maxSilences is how many pulls in a row are lost when the pump gives up.
 const maxSilences = 3
 
 var (
 	errGap         = errors.New("rotanats: gap in the delivery sequence")
 	errNoHeartbeat = errors.New("rotanats: the broker does not answer pull requests")
+	errNoConsumer  = errors.New("rotanats: somebody has deleted the consumer")
 )
 
 func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pump, error) {
@@ -90,9 +84,17 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	if err != nil {
 		return nil, err
 	}
-	p := &pump{s: s, own: own, claim: c, nc: nc, epoch: epoch, timing: firstPull, window: min(firstWindow, s.set.Prefetch)}
+	p := &pump{s: s, own: own, claim: c, nc: nc, epoch: epoch, timing: firstPull, window: min(firstWindow, s.set.Prefetch),
+		first: c.next, reply: c.Reply}
+	p.next = s.api("CONSUMER.MSG.NEXT." + s.set.Stream + "." + c.Consumer)
 	if c.Each > 0 {
 		p.learn(c.Each, 1)
+	}
+	if c.next > 1 && c.settled.stream.Equal(c.Stream) { // its last owner has settled everything that had arrived
+		p.received = c.settled.sequence
+	}
+	if c.given.Consumer >= c.next {
+		p.back, p.received = c.given, c.floor
 	}
 	p.in = make(chan *nats.Msg, 2*s.set.Prefetch+64) // room for every message that can be pulled, and for statuses
 	if p.sub, err = nc.ChanSubscribe(nc.NewInbox(), p.in); err != nil {
@@ -102,21 +104,18 @@ func (s *source) newPump(ctx context.Context, c *claim, own rota.Ownership) (*pu
 	remove := s.onRefusal(p.concerns, p.refuse)
 	elected, forget := s.elections.await(s, nc, c.Consumer)
 	p.elected = elected
+	s.meter.attach(own.Partition(), c.Consumer)
 	p.close = func() {
+		s.meter.detach(own.Partition(), c.Consumer)
 		remove()
 		forget()
-		p.sub.Unsubscribe()
+		endSubscription(p.sub)
 	}
 	if err := p.pull(); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
-}
-
-// pullSubject is where pulls are published to.
-func (p *pump) pullSubject() string {
-	return p.s.api("CONSUMER.MSG.NEXT." + p.s.set.Stream + "." + p.claim.Consumer)
 }
 
 // concerns tells whether a refusal is about the pump's subscription, pulls or
@@ -128,7 +127,7 @@ func (p *pump) concerns(r *refusal) bool {
 	case strings.HasPrefix(r.subject, "$JS.ACK."):
 		return strings.Contains(r.subject, "."+p.claim.Consumer+".")
 	}
-	return r.subject == p.pullSubject()
+	return r.subject == p.next
 }
 
 func (p *pump) refuse(err error) {
@@ -138,53 +137,44 @@ func (p *pump) refuse(err error) {
 	}
 }
 
-// pull keeps the window filled. It pulls half of the window or more at a time, so that
-// requests stay few.
-func (p *pump) pull() error {
-	have := p.outstanding + len(p.in)
-	if p.ending || have > p.window/2 || p.timing == refusedPull {
-		return nil
-	}
-	n := p.window - have
-	request := map[string]int64{"batch": int64(n), "expires": int64(p.timing.expiry), "idle_heartbeat": int64(p.timing.heartbeat), "max_bytes": maxBytes}
-	if p.large {
-		n = 1
-		request["batch"] = 1
-		delete(request, "max_bytes")
-	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	if err := p.nc.PublishRequest(p.pullSubject(), p.sub.Subject, body); err != nil {
-		return fmt.Errorf("rotanats: pull messages of %s: %w", p.own.Partition(), err)
-	}
-	p.outstanding += n
-	return nil
-}
-
-// pullAnew pulls after earlier pulls were lost, perhaps. If they were not, more than the
-// window is fetched, up to what the consumer permits to be unacknowledged.
-func (p *pump) pullAnew(timing pullTiming) error {
-	p.timing, p.outstanding = timing, 0
-	return p.pull()
-}
-
 // run delivers messages until the ownership stops; then it finishes those that were
-// fetched and are quick, and leaves the consumer to the next owner.
+// fetched and are quick, gives the others back, and leaves the consumer to the next owner.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	defer p.close()
+	err := p.consume(ctx, deliver)
+	if err != nil {
+		p.sendDelayed(ctx) // what was handled must not come again; why it ended says more than an error here
+	}
+	return err
+}
+
+func (p *pump) consume(ctx context.Context, deliver rota.Deliver) error {
 	missed, silences := time.NewTimer(2*p.timing.heartbeat), 0
 	defer missed.Stop()
+	delay := time.NewTimer(delayTime)
+	defer delay.Stop()
 	for {
 		// A select chooses at random among ready channels, so a stop is looked for
 		// first: otherwise a busy partition would stop late.
 		select {
 		case <-p.own.Stop():
-			return p.stop(ctx, deliver)
+			return p.stop(ctx, deliver, true)
 		case err := <-p.denied:
 			return err
 		default:
+		}
+		if p.owed() > 0 {
+			if err := p.readBack(ctx); err != nil {
+				return err
+			}
+			if err := p.pullAndDeliver(ctx, deliver); err != nil {
+				return p.ended(ctx, deliver, err)
+			}
+			missed.Reset(2 * p.timing.heartbeat)
+			continue
+		}
+		if p.delayed.n > 0 && len(p.in) == 0 {
+			delay.Reset(delayTime)
 		}
 		select {
 		case msg := <-p.in:
@@ -193,14 +183,11 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 				return err
 			}
 			missed.Reset(2 * p.timing.heartbeat)
-			if err := p.pull(); err != nil { // more messages arrive while these are handled
-				return err
-			}
-			if err := p.deliverBatch(ctx, deliver); err != nil {
-				return p.ended(ctx, err)
+			if err := p.pullAndDeliver(ctx, deliver); err != nil {
+				return p.ended(ctx, deliver, err)
 			}
 		case <-p.own.Stop():
-			return p.stop(ctx, deliver)
+			return p.stop(ctx, deliver, true)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.epoch.Done():
@@ -213,6 +200,10 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 				return err
 			}
 			missed.Reset(2 * p.timing.heartbeat)
+		case <-delay.C:
+			if err := p.sendDelayed(ctx); err != nil {
+				return err
+			}
 		case <-missed.C: // the pull was lost
 			if silences++; silences == maxSilences {
 				return errNoHeartbeat
@@ -231,186 +222,26 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 	}
 }
 
-// ended is the result of run after a delivery ended early. ErrStop ends it in good
-// order: the rest goes back. A consumer that has delivered messages which nobody settled
-// would keep them from the next owner, so it is not released: the next owner replaces it
-// by one that begins after the last settled message. What was settled must have reached
-// the broker by then, or it would be delivered again.
-func (p *pump) ended(ctx context.Context, err error) error {
-	if !errors.Is(err, rota.ErrStop) {
+// pullAndDeliver delivers the batch, while more messages arrive.
+func (p *pump) pullAndDeliver(ctx context.Context, deliver rota.Deliver) error {
+	if err := p.pull(); err != nil {
 		return err
 	}
-	brief, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	return p.logUnreleased(p.confirmFloor(brief))
-}
-
-// confirmFloor waits until the broker shows the last settled message as acknowledged,
-// which is what the next owner reads. The answer to an acknowledgement is not enough: a
-// replicated consumer answers a repeated one before it has stored the first.
-func (p *pump) confirmFloor(ctx context.Context) error {
-	if p.last == "" {
-		return nil
-	}
-	last, err := readAckInfo(p.last)
-	for wait := time.Millisecond; err == nil; wait = min(2*wait, 50*time.Millisecond) {
-		var info *consumerInfo
-		info, err = p.s.info(ctx, p.claim.Consumer)
-		if err != nil || info == nil || info.AckFloor.Consumer >= last.delivery {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-			err = p.confirm(ctx) // the acknowledgement may be lost
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	return err
-}
-
-// stop ends the subscription, finishes the messages that have arrived, or have gone astray,
-// and releases the consumer. If they would take too long, ErrStop ends it.
-func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
-	brief, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	p.ending = true
-	if err := p.sub.Drain(); err != nil {
-		return errGone
-	}
-	counted := p.counted(brief)
-	if err := p.nc.FlushWithContext(brief); err != nil {
-		return errGone
-	}
-	for len(p.in) > 0 { // after the flush nothing more arrives
-		if err := p.batch(ctx, <-p.in); err != nil {
-			return err
-		}
-		if err := p.deliverBatch(ctx, deliver); err != nil {
-			return p.ended(ctx, err)
-		}
-	}
-	if last := <-counted; last.Consumer >= p.claim.next {
-		p.buf, p.acks = p.buf[:0], p.acks[:0]
-		if err := p.recover(ctx, last.Consumer, last.Stream); err != nil {
-			p.s.set.Log.Debug("deliveries went astray", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
-			return p.ended(ctx, rota.ErrStop)
-		}
-		if err := p.deliverBatch(ctx, deliver); err != nil {
-			return p.ended(ctx, err)
-		}
-	}
-	return p.release(brief)
-}
-
-// counted asks the broker for its last delivery, after the subscription has ended: it counts
-// none after that. The answer is not awaited here, since it takes as long as a flush. If it
-// is not known, deliveries that went astray show to the next owner, as a gap.
-func (p *pump) counted(ctx context.Context) <-chan pair {
-	last := make(chan pair, 1)
-	if !p.claim.all {
-		last <- pair{} // there the next owner asks
-		return last
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, countTime)
-		defer cancel()
-		info, err := p.s.info(ctx, p.claim.Consumer)
-		if err != nil || info == nil {
-			info = &consumerInfo{}
-		}
-		last <- info.Delivered
-	}()
-	return last
-}
-
-// release lets the next owner use the consumer. The last acknowledgement and the note
-// are sent at the same time, so the note may be stored although the acknowledgement
-// was lost. Then the next owner's first acknowledgement covers all messages before it.
-// On a work queue it covers only its own message, so there the next owner asks the
-// broker whether messages are unacknowledged.
-func (p *pump) release(ctx context.Context) error {
-	select {
-	case p.s.slots <- struct{}{}:
-		defer func() { <-p.s.slots }()
-	case <-ctx.Done():
-		return p.logUnreleased(ctx.Err())
-	}
-	settled := make(chan error, 1)
-	go func() { settled <- p.confirm(ctx) }()
-	noted := p.note(ctx, true)
-	return p.logUnreleased(errors.Join(<-settled, noted))
-}
-
-// note writes the note in memory for the next owner.
-func (p *pump) note(ctx context.Context, released bool) error {
-	ctx, cancel := context.WithTimeout(ctx, noteTime)
-	defer cancel()
-	n := p.claim.note
-	n.Token, n.Released, n.Former, n.Each = p.own.Token(), released, "", p.each
-	if p.claim.all {
-		n.Next, n.Settled, n.SettledTime = p.claim.next, 0, 0
-		if m := p.claim.settled; m.stream.Equal(n.Stream) {
-			n.Settled, n.SettledTime = m.sequence, m.time
-		}
-	}
-	return p.s.record(ctx, p.s.memoryNotes, p.own, p.claim, n, &p.claim.memoryRev)
-}
-
-// leaveMark notes what was settled after the pump has failed: if its consumer was deleted,
-// nothing else says so, and the partition may have another owner before this one has
-// attached again.
-func (p *pump) leaveMark(ctx context.Context) {
-	if !p.proven || !p.claim.all || p.epoch.Err() != nil {
-		return
-	}
-	brief, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := p.note(brief, false); err != nil {
-		p.s.set.Log.Debug("not noted", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
-	}
-}
-
-// confirm waits until the broker has processed all acknowledgements: it repeats the
-// last one as a request, which the broker answers after those before it. A consumer whose
-// leader changes does not answer, so confirm retries.
-func (p *pump) confirm(ctx context.Context) error {
-	if p.last == "" {
-		return nil
-	}
-	msg := nats.NewMsg(p.last)
-	msg.Data = []byte("+ACK")
-	for wait := replyTimeout; ; wait *= 2 {
-		once, cancel := context.WithTimeout(ctx, wait)
-		err := p.own.Settle(func() error { _, err := p.s.request(once, msg); return err })
-		silence := once.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err == nil || !silence {
-			return err
-		}
-	}
-}
-
-// logUnreleased keeps run from failing when the consumer could not be released: all
-// messages are settled, and the next owner replaces the consumer.
-func (p *pump) logUnreleased(err error) error {
-	if errors.Is(err, rota.ErrLost) {
+	if err := p.deliverBatch(ctx, deliver); err != nil {
 		return err
 	}
-	if err != nil {
-		p.s.set.Log.Debug("not released", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
-	}
-	return nil
+	return p.pace(ctx)
 }
 
-// batch reads a message and those that have arrived behind it into buf.
+// batch reads a message and those that have arrived behind it into buf, but no more than
+// take finishTime: a stop waits for them.
 func (p *pump) batch(ctx context.Context, msg *nats.Msg) error {
 	p.buf, p.acks = p.buf[:0], p.acks[:0]
 	for {
 		if err := p.readMessage(ctx, msg); err != nil {
 			return err
 		}
-		if len(p.buf) >= maxBatch {
+		if len(p.buf) >= p.atOnce() {
 			return nil
 		}
 		select {
@@ -439,6 +270,7 @@ func (p *pump) readMessage(ctx context.Context, msg *nats.Msg) error {
 	case p.repeated(ack):
 		return nil
 	case ack.delivery > p.claim.next && ack.tries == 1:
+		p.reply = msg.Reply
 		if err := p.recover(ctx, ack.delivery-1, ack.sequence-1); err != nil {
 			return fmt.Errorf("%w: %w", errGap, err)
 		}
@@ -466,55 +298,6 @@ func (p *pump) readMessage(ctx context.Context, msg *nats.Msg) error {
 // The next acknowledgement covers them, except on a work queue.
 func (p *pump) repeated(ack ackInfo) bool {
 	return p.claim.all && ack.tries == 1 && ack.delivery < p.claim.next && ack.sequence <= p.received
-}
-
-// readStatus reads a status message, which the broker sends about a pull. A pull ends
-// when it has brought maxBytes. If it has brought none of them, the next message is
-// larger than that and is pulled alone, without a limit.
-func (p *pump) readStatus(status string, msg *nats.Msg) error {
-	switch status {
-	case "100": // an idle heartbeat: the pull is still open
-		p.leaderless = time.Time{}
-		return p.checkHeartbeat(msg)
-	case "503": // nobody accepts pulls of this consumer
-		if p.leaderless.IsZero() {
-			p.leaderless = time.Now()
-		}
-		if p.nc.ConnectedClusterName() != "" && time.Since(p.leaderless) < electionTime {
-			p.timing = refusedPull
-			return nil
-		}
-	case "404", "408", "409":
-		if msg.Header.Get("Description") == "Leadership Change" { // a new leader knows of our pulls, and has dropped them
-			return p.pullAnew(electedPull)
-		}
-		open, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
-		if err == nil {
-			p.outstanding = max(0, p.outstanding-open)
-			if strings.Contains(msg.Header.Get("Description"), "MaxBytes") && msg.Header.Get("Nats-Pending-Bytes") == strconv.Itoa(maxBytes) {
-				p.large = true
-			}
-			return p.pull()
-		}
-	}
-	return fmt.Errorf("rotanats: consumer %s: %s %s", p.claim.Consumer, status, msg.Header.Get("Description"))
-}
-
-// checkHeartbeat looks for a gap at the end of the delivery sequence. If a message went
-// to another client that uses this consumer, its missing number would otherwise show
-// only when the next message arrives. A replica may count a delivery a moment before
-// it sends the message, so a gap counts only if a later heartbeat still shows it.
-func (p *pump) checkHeartbeat(msg *nats.Msg) error {
-	last, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Consumer"), 10, 64)
-	switch {
-	case err != nil || last < p.claim.next:
-		p.gapSince = time.Time{}
-	case p.gapSince.IsZero():
-		p.gapSince = time.Now()
-	case time.Since(p.gapSince) > gapTime:
-		return errGap
-	}
-	return nil
 }
 
 // deliverBatch delivers the batch and settles the messages that are done, until all
@@ -546,45 +329,6 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 	return nil
 }
 
-// settle acknowledges messages. If one acknowledgement covers all messages before it,
-// only the last is sent. The first of a pump is confirmed: otherwise an owner whose
-// acknowledgements go nowhere would handle all that it may fetch, and again at each attempt.
-func (p *pump) settle(ctx context.Context, acks []string) error {
-	if p.claim.all {
-		acks = acks[len(acks)-1:]
-	}
-	err := p.own.Settle(func() error {
-		for _, ack := range acks {
-			if err := p.nc.Publish(ack, nil); err != nil {
-				return err
-			}
-			p.last = ack
-		}
-		return nil
-	})
-	if err == nil && !p.proven {
-		err = p.prove(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	if info, err := readAckInfo(p.last); err == nil && p.claim.all {
-		p.claim.settled = mark{p.claim.Stream, info.sequence, info.time}
-	}
-	return nil
-}
-
-// prove waits for the confirmation of the first acknowledgement.
-func (p *pump) prove(ctx context.Context) error {
-	brief, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	if err := p.confirm(brief); err != nil {
-		return fmt.Errorf("rotanats: settle messages of %s: %w", p.own.Partition(), err)
-	}
-	p.proven = true
-	return nil
-}
-
 // storeDead stores a message as a dead letter, then settles it.
 func (p *pump) storeDead(ctx context.Context, msg rota.Message, ack string, because error) error {
 	err := p.own.DeadLetter(msg, because, func(l rota.Letter) error {
@@ -595,14 +339,4 @@ func (p *pump) storeDead(ctx context.Context, msg rota.Message, ack string, beca
 		return err
 	}
 	return p.settle(ctx, []string{ack})
-}
-
-// learn adapts the window to the time that a message takes, as a moving average.
-func (p *pump) learn(took time.Duration, n int) {
-	each := took / time.Duration(n)
-	if p.each == 0 {
-		p.each = each
-	}
-	p.each += (each - p.each) / 4
-	p.window = int(min(max(finishTime/max(p.each, 1), 1), time.Duration(p.s.set.Prefetch)))
 }

@@ -52,7 +52,7 @@ func (f foreign) Error() string { return "rotanats: " + string(f) }
 // and backs off.
 func hopeless(err error) bool {
 	var f foreign
-	return errors.As(err, &f) || denied(err) || code(err) == codeMaxConsumers || errors.Is(err, errUnbound) || errors.Is(err, errDeadLetter) && !errors.Is(err, errGone)
+	return errors.As(err, &f) || denied(err) || code(err) == codeMaxConsumers || errors.Is(err, errUnbound) || errors.Is(err, errNoSubject) || errors.Is(err, errDeadLetter) && !errors.Is(err, errGone)
 }
 
 // others tells whether a group that a note or a consumer names is another one. Those of

@@ -1,8 +1,10 @@
 package rotanats_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -273,5 +276,63 @@ func TestStreamSetBack(t *testing.T) {
 			r.ledger.wait("all new messages are handled", 30*time.Second, func() bool { return len(got) == c.published })
 			r.findings.wait(t, "stream-went-back", r.b.names[0], c.says)
 		})
+	}
+}
+
+// TestADeletedConsumerIsNotHandedOver deletes a consumer that was released. The next owner
+// stops before it has noticed that nobody answers its pulls; the one after it must not get
+// that consumer again. The server would refuse pulls of that consumer, if nobody else
+// listened to such requests: somebody who observes the API does.
+func TestADeletedConsumerIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, serve(t).URL())
+	b.names = b.names[:1]
+	l, mem := newLedger(t), rotatest.NewMemStore()
+	if _, err := b.js.Conn().Subscribe("$JS.API.>", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	var said diary
+	join := func(name string) (started chan struct{}, leave func()) {
+		source := rotanats.Source(with(b.url, fmt.Sprintf("stream=%s&subject=%[1]s.in.*&partitions=1", b.stream)),
+			rotanats.Log(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		ctx, cancel := context.WithCancel(t.Context())
+		started = make(chan struct{}, 8)
+		ended := l.memberUntil(ctx, name, mem.Open(), source, func(c *rota.Config) {
+			c.Lease, c.Heartbeat = 15*time.Second, 0
+			c.Trace = func(e rota.Event) {
+				if e.Kind == rota.EventStart {
+					started <- struct{}{}
+				}
+			}
+		})
+		return started, func() {
+			t.Helper()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			source.(interface{ Close() error }).Close()
+		}
+	}
+	_, leave := join("a")
+	b.flow(1, 5)
+	l.wait("the first messages", 20*time.Second, l.reached(b, 5))
+	leave()
+	if err := b.js.DeleteConsumer(t.Context(), b.stream, b.consumer(b.names[0])); err != nil {
+		t.Fatal(err)
+	}
+	started, leave := join("b")
+	<-started
+	leave()
+	said.forget()
+	_, leave = join("c")
+	b.flow(6, 10)
+	l.wait("all messages", 60*time.Second, l.reached(b, 10))
+	leave()
+	if text := said.about(b.names[0]); strings.Contains(text, "attach again") {
+		t.Errorf("the third owner got the deleted consumer:\n%s", text)
+	}
+	if l.again > 0 {
+		t.Errorf("%d messages came again", l.again)
 	}
 }

@@ -35,6 +35,10 @@ func readRefusal(err error) *refusal {
 	return r
 }
 
+// advisory tells whether a refusal is about news of the cluster, without which everything
+// works.
+func (r *refusal) advisory() bool { return strings.HasPrefix(r.subject, "$JS.EVENT.ADVISORY.") }
+
 // denied tells whether a request was refused for lack of a right.
 func denied(err error) bool {
 	var r *refusal

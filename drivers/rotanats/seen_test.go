@@ -1,6 +1,7 @@
 package rotanats
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -102,5 +103,62 @@ func TestWatchForgetsWhatIsGone(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d keys are remembered of which one exists", n)
+	}
+}
+
+// TestALostVersionIsBelievedInTheEnd lets a store have seen more than the bucket has, as after
+// a loss of data. It must show that, though it does not believe the first answer.
+func TestALostVersionIsBelievedInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := storeOfOne(t, "")
+	rev, err := s.Put(t.Context(), "k", []byte("v"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]error{"k": nil, "gone": rota.ErrNotFound} {
+		s.newest.set(key, rev+100)
+		begun := time.Now()
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", key, err, want)
+		}
+		if took := time.Since(begun); took < deposedTime {
+			t.Errorf("%s: believed after %v", key, took)
+		}
+		if got := s.newest.get(key); got > rev {
+			t.Errorf("%s: the newest revision is still %d", key, got)
+		}
+	}
+	s.newest.set("k", rev+100)
+	s.observe(&streamInfo{Config: jetstream.StreamConfig{Replicas: 3}})
+	if _, err := s.Put(t.Context(), "k", []byte("x"), rev+100); err == nil || errors.Is(err, rota.ErrConflict) {
+		t.Errorf("a write over a version that is gone: %v, want an unknown outcome", err)
+	}
+	s.forget()
+	s.since = time.Time{} // as if the bucket was deleted and created again
+	if _, err := s.open(t.Context()); err != nil || s.newest.get("k") != 0 {
+		t.Errorf("revisions of another bucket are remembered: %v", err)
+	}
+}
+
+func TestMismatchesAreRead(t *testing.T) {
+	api := func(code int, text string) error {
+		return &jetstream.APIError{ErrorCode: jetstream.ErrorCode(code), Description: text}
+	}
+	for _, c := range []struct {
+		err  error
+		want *mismatch
+	}{
+		{api(codeWrongSequence, "wrong last sequence: 17"), &mismatch{at: 17}},
+		{api(codeWrongSequence, "wrong last sequence: 0"), &mismatch{}},
+		{api(codeWrongSequence, "something else"), &mismatch{}},
+		{api(codeWrongSequence, "wrong last sequence: 99999999999999999999999"), &mismatch{}},
+		{api(codeWrongInFlight, "wrong last sequence"), &mismatch{inFlight: true}},
+		{api(codeNoStream, "wrong last sequence: 17"), nil},
+		{errors.New("wrong last sequence: 17"), nil},
+		{nil, nil},
+	} {
+		if got := readMismatch(c.err); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%v: read %+v, want %+v", c.err, got, c.want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats/internal/address"
+	"github.com/rota-dev/rota/internal/setback"
 )
 
 // Source consumes a JetStream stream whose subjects are the partitions, at an
@@ -26,7 +27,8 @@ import (
 //	embed:DIR?stream=ORDERS&subject=orders.*
 //
 // With partitions=64 the partitions are orders.0 to orders.63. Without it they are
-// the subjects that the stream has messages for, and more as they appear.
+// the subjects that the stream has messages for, and more as they appear. The stream is
+// the topic of all its partitions.
 //
 // A source reads for one group. Groups are independent readers: each gets every message,
 // unless the stream is a work queue, which has one reader; see durable= and takeover= in
@@ -66,9 +68,10 @@ type source struct {
 	slots       chan struct{}          // a semaphore: one element per partition that attaches or releases
 	reader      atomic.Pointer[reader] // nil until Bind
 	elsewhere   chan elsewhere         // has one element, unless it is being read
-	setbacks    setbacks
+	setbacks    setback.Book
 	marks       marks
 	elections   elections
+	meter       meter
 
 	warming sync.Mutex
 
@@ -133,7 +136,7 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 
 func (s *source) list(ctx context.Context) (out []rota.Partition, err error) {
 	for i := range s.set.Partitions {
-		out = append(out, rota.Partition{Name: strings.Replace(s.set.Subject, "*", strconv.Itoa(i), 1)})
+		out = append(out, rota.Partition{Name: strings.Replace(s.set.Subject, "*", strconv.Itoa(i), 1), Topic: s.set.Stream})
 	}
 	if out != nil {
 		return out, nil
@@ -220,50 +223,6 @@ func (s *source) config(name, subject string) *jetstream.StreamConfig {
 	}
 }
 
-// Read counts by the consumers: the messages that a consumer has delivered and those
-// it has yet to deliver have arrived since it was created. For a partition without a
-// consumer of our group, the messages in the stream count; a source that was never bound
-// knows no consumers.
-func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
-	if _, err := s.look(ctx); err != nil {
-		return nil, err
-	}
-	counts, created, err := s.counts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	consumers, err := s.consumers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []rota.Reading
-	for _, p := range partitions {
-		r := rota.Reading{Partition: p, Arrived: counts[p], Backlog: int64(counts[p]), Epoch: "stream of " + created.UTC().Format(time.RFC3339Nano)}
-		if c := consumers[p]; c != nil {
-			r.Arrived, r.Epoch = c.Delivered.Consumer+c.NumPending, c.Name
-			r.Backlog = int64(c.NumPending) + int64(c.NumAckPending)
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-// consumers returns the current consumer of each partition: the one with the highest
-// token.
-func (s *source) consumers(ctx context.Context) (map[string]*consumerInfo, error) {
-	r := s.reader.Load()
-	if r == nil {
-		return nil, nil
-	}
-	present, highest := map[string]*consumerInfo{}, map[string]uint64{}
-	err := s.eachConsumer(ctx, r, func(c *consumerInfo, token uint64) {
-		if p := c.Config.FilterSubject; token >= highest[p] && !r.others(c.Config.Metadata[metaGroup]) {
-			present[p], highest[p] = c, token
-		}
-	})
-	return present, err
-}
-
 // eachConsumer calls show for every consumer of our durable that the group may use, with
 // the token under which it was created.
 func (s *source) eachConsumer(ctx context.Context, r *reader, show func(c *consumerInfo, token uint64)) error {
@@ -332,7 +291,7 @@ const awayTime = 5 * time.Second
 // Consume attaches to the partition and delivers its messages. When the connection
 // or the consumer is lost it attaches again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	failing, err := s.setbacks.wait(ctx, own)
+	failing, err := s.setbacks.Wait(ctx, own.Partition(), own.Stop())
 	if err != nil {
 		return err
 	}
@@ -348,7 +307,7 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		}
 		worked, err := s.consume(ctx, own, deliver)
 		if worked {
-			s.setbacks.clear(own.Partition())
+			s.setbacks.Clear(own.Partition())
 			failing, wait, since = false, 20*time.Millisecond, time.Now()
 		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
@@ -356,7 +315,7 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 			return err
 		}
 		if hopeless(err) || failing && refusedBy(err) || time.Since(since) > awayTime {
-			s.setbacks.add(own.Partition())
+			s.setbacks.Add(own.Partition())
 			return err
 		}
 		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
@@ -371,9 +330,24 @@ func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	}
 }
 
+// errNoSubject is about a partition that was added by order, with a name that the source
+// does not have. JetStream would make a consumer for it all the same.
+var errNoSubject = errors.New("none of the subjects")
+
+// covers tells whether a partition is one of our subjects: any word may stand for the star.
+func (s *source) covers(partition string) bool {
+	before, after, _ := strings.Cut(s.set.Subject, "*")
+	word, begins := strings.CutPrefix(partition, before)
+	word, ends := strings.CutSuffix(word, after)
+	return begins && ends && word != "" && !strings.ContainsAny(word, ". \t")
+}
+
 // consume attaches once and delivers until it fails or stops. worked tells whether it was
 // of use: a message was settled, or it was attached for a while.
 func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) (worked bool, err error) {
+	if !s.covers(own.Partition()) {
+		return false, fmt.Errorf("rotanats: %q is %w %s: no message can arrive for it; rota partitions remove takes it away", own.Partition(), errNoSubject, s.set.Subject)
+	}
 	select {
 	case s.slots <- struct{}{}:
 	case <-own.Stop():

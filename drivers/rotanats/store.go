@@ -2,10 +2,10 @@ package rotanats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,8 +53,10 @@ type store struct {
 	name   string // of the bucket
 	memory bool   // create the bucket in the server's memory
 	mu     sync.Mutex
-	bucket *bucket // nil until it was read
-	seal   []byte  // the key of the bucket's seals; nil if there is none
+	bucket *bucket   // nil until it was read
+	since  time.Time // when the bucket was created that was read last
+	seal   []byte    // the key of the bucket's seals; nil if there is none
+	newest newest
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
@@ -63,6 +65,7 @@ func newStore(l *link, bucket string) *store { return &store{link: l, name: buck
 const (
 	headerExpected  = "Nats-Expected-Last-Subject-Sequence"
 	headerSequence  = "Nats-Sequence"
+	headerWrite     = "Rota-Write" // an ID, by which a writer recognizes its write
 	headerOperation = "KV-Operation"
 	headerTTL       = "Nats-TTL"
 )
@@ -110,20 +113,27 @@ func (s *store) Get(ctx context.Context, key string) (rota.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return rota.Entry{}, err
 	}
-	e, err := s.get(ctx, key)
-	if err == nil && e.Deleted {
+	v, err := s.read(ctx, key)
+	if err == nil && v.Deleted {
 		err = rota.ErrNotFound
 	}
 	if err != nil {
 		return rota.Entry{}, err
 	}
-	return e, nil
+	return v.Entry, nil
+}
+
+// A version is a version of a record as the bucket has it.
+type version struct {
+	rota.Entry
+	write string // the ID of the write; "" of earlier versions and other writers
+	over  string // the revision that it has replaced, as its header says
 }
 
 // get asks the stream's leader, which has applied every write it has acknowledged; a
 // direct get would ask any replica. Of a deleted key it returns the mark, at the mark's
 // revision.
-func (s *store) get(ctx context.Context, key string) (rota.Entry, error) {
+func (s *store) get(ctx context.Context, key string) (version, error) {
 	var got struct {
 		answer
 		Message struct {
@@ -136,142 +146,22 @@ func (s *store) get(ctx context.Context, key string) (rota.Entry, error) {
 	switch code(err) {
 	case 0:
 	case codeNoMessage:
-		return rota.Entry{}, rota.ErrNotFound
+		return version{}, rota.ErrNotFound
 	case codeNoStream:
 		s.forget()
 	}
 	if err != nil {
-		return rota.Entry{}, fmt.Errorf("get %s: %w", key, err)
+		return version{}, fmt.Errorf("get %s: %w", key, err)
 	}
-	e := rota.Entry{Key: key, Value: got.Message.Data, Rev: rota.Rev(got.Message.Seq)}
+	v := version{Entry: rota.Entry{Key: key, Value: got.Message.Data, Rev: rota.Rev(got.Message.Seq)}}
 	if len(got.Message.Hdrs) > 0 {
 		h, err := nats.DecodeHeadersMsg(got.Message.Hdrs)
 		if err != nil {
-			return rota.Entry{}, fmt.Errorf("get %s: its headers: %w", key, err)
+			return version{}, fmt.Errorf("get %s: its headers: %w", key, err)
 		}
-		e.Deleted = h.Get(headerOperation) != ""
+		v.Deleted, v.write, v.over = h.Get(headerOperation) != "", h.Get(headerWrite), h.Get(headerExpected)
 	}
-	return e, nil
-}
-
-func (s *store) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
-	if err := checkKey(key); err != nil {
-		return 0, err
-	}
-	if _, err := s.open(ctx); err != nil {
-		return 0, err
-	}
-	rev, err := s.write(ctx, key, value, prev, nil)
-	// The caller expects no key. A deleted key is at the revision of its mark, and at
-	// none once the mark has expired. It may expire between the read and the write, so
-	// this retries, but not for ever.
-	for range 3 {
-		if prev != 0 || !errors.Is(err, rota.ErrConflict) {
-			break
-		}
-		mark, lerr := s.get(ctx, key)
-		switch {
-		case errors.Is(lerr, rota.ErrNotFound):
-			mark = rota.Entry{Deleted: true}
-		case lerr != nil:
-			return 0, lerr
-		}
-		if !mark.Deleted {
-			break
-		}
-		rev, err = s.write(ctx, key, value, mark.Rev, nil)
-	}
-	return rev, err
-}
-
-func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	b, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	if prev == 0 {
-		return rota.ErrConflict // no key is at revision 0
-	}
-	h := nats.Header{headerOperation: {"DEL"}}
-	if b.marks {
-		h.Set(headerTTL, markTime.String())
-	}
-	_, err = s.write(ctx, key, nil, prev, h)
-	return err
-}
-
-// write is one compare-and-set. A replicated stream also refuses a write if it comes too
-// soon: the write before it is applied and acknowledged, but the leader still lists it
-// as in flight. A write that was refused has changed nothing, so a retry cannot write
-// twice; a read shows whether it was a conflict.
-func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		rev, err := s.writeOnce(ctx, key, value, prev, h)
-		if !errors.Is(err, errInFlight) {
-			return rev, err
-		}
-		now, err := s.get(ctx, key)
-		if err != nil && !errors.Is(err, rota.ErrNotFound) {
-			return 0, err
-		}
-		if now.Rev != prev {
-			return 0, rota.ErrConflict
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return 0, s.explain(ctx.Err())
-		}
-	}
-}
-
-// errInFlight means that a write was refused because it came too soon.
-var errInFlight = errors.New("rotanats: another write of the key is in flight")
-
-// writeOnce sends a write once. Only after ErrConflict and errInFlight is it certain
-// that the write changed nothing.
-func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
-	subject := s.subject(key)
-	msg := nats.NewMsg(s.set.Route() + subject)
-	msg.Data = value
-	if h != nil {
-		msg.Header = h
-	}
-	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
-	if key := s.sealing(); key != nil {
-		msg.Header.Set(headerSeal, seal(key, subject, msg.Header.Get(headerOperation), value))
-	}
-	r, err := s.request(ctx, msg)
-	if errors.Is(err, nats.ErrNoResponders) {
-		s.forget() // the stream is gone, or has no leader
-	}
-	if err != nil {
-		return 0, fmt.Errorf("write %s: %w", key, s.withDisk(err))
-	}
-	var ack struct {
-		answer
-		Stream string `json:"stream"`
-		Seq    uint64 `json:"seq"`
-	}
-	if err := json.Unmarshal(r.Data, &ack); err != nil {
-		return 0, fmt.Errorf("write %s: the answer: %w", key, err)
-	}
-	switch code(ack.err()) {
-	case codeWrongSequence:
-		return 0, rota.ErrConflict
-	case codeWrongInFlight:
-		return 0, errInFlight
-	}
-	if err := ack.err(); err != nil {
-		return 0, fmt.Errorf("write %s: %w", key, err)
-	}
-	if ack.Stream != s.stream() || ack.Seq == 0 {
-		return 0, fmt.Errorf("write %s: stream %q acknowledged it at %d, want %s", key, ack.Stream, ack.Seq, s.stream())
-	}
-	return rota.Rev(ack.Seq), nil
+	return v, nil
 }
 
 func (s *store) Close() error {
@@ -325,3 +215,21 @@ func (s *store) String() string { return fmt.Sprintf("%v bucket %s", s.set, s.na
 
 // Format keeps secrets out of every verb.
 func (s *store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// Groups returns the names of the groups that have records here. A group that was removed
+// may be among them for an hour.
+func (s *store) Groups(ctx context.Context) ([]string, error) {
+	if _, err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	keys, _, err := s.list(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	groups := map[string]bool{}
+	for _, key := range keys {
+		group, _, _ := strings.Cut(key, "/")
+		groups[group] = true
+	}
+	return slices.Sorted(maps.Keys(groups)), nil
+}

@@ -36,21 +36,17 @@ var errStray = errors.New("rotanats: the missing deliveries are not in the strea
 // of them. On a work queue it always fails: each message there needs its own
 // acknowledgement, and others may have removed it.
 func (p *pump) recover(ctx context.Context, delivery, sequence uint64) error {
-	if !p.claim.all || p.received == 0 || delivery-p.claim.next >= maxStray {
+	if !p.claim.all || p.received == 0 || p.reply == "" || delivery-p.claim.next >= maxStray {
 		return errStray
 	}
 	ctx, cancel := context.WithTimeout(ctx, strayTime)
 	defer cancel()
 	for {
-		msg, err := p.stored(ctx)
-		if code(err) == codeNoMessage {
-			msg, err = nil, nil
-		}
+		msg, err := p.storedUpTo(ctx, sequence)
 		if err != nil {
 			return err
 		}
-		none := msg == nil || msg.Message.Seq > sequence
-		if all := p.claim.next > delivery; none != all {
+		if all := p.claim.next > delivery; (msg == nil) != all {
 			return errStray
 		} else if all {
 			return nil
@@ -61,10 +57,14 @@ func (p *pump) recover(ctx context.Context, delivery, sequence uint64) error {
 	}
 }
 
-// stored returns the first message of the partition that has not arrived.
-func (p *pump) stored(ctx context.Context) (*storedMessage, error) {
+// storedUpTo returns the first message of the partition that has not arrived, nil if there
+// is none up to a sequence.
+func (p *pump) storedUpTo(ctx context.Context, sequence uint64) (*storedMessage, error) {
 	var got storedMessage
 	err := p.s.ask(ctx, "STREAM.MSG.GET."+p.s.set.Stream, map[string]any{"seq": p.received + 1, "next_by_subj": p.own.Partition()}, &got)
+	if code(err) == codeNoMessage || err == nil && got.Message.Seq > sequence {
+		return nil, nil
+	}
 	return &got, err
 }
 

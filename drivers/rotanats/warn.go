@@ -66,7 +66,11 @@ func (l *link) missing(r *refusal) string {
 	if r.subject == "" {
 		return fmt.Sprintf("the server %v refuses a request of this process: %v", l.set, r)
 	}
-	return fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(r.subject))
+	text := fmt.Sprintf("the server %v does not let this user %s %s: give it that right", l.set, what, l.right(r.subject))
+	if r.advisory() {
+		text += "; until then changes of leaders in the cluster are noticed later"
+	}
+	return text
 }
 
 // right returns the pattern of the right that a subject needs. Subjects that differ only

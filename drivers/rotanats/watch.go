@@ -30,6 +30,14 @@ type watch struct {
 	prefix string
 	made   time.Time // when the bucket was created
 
+	echoes  chan *nats.Msg     // of a single key; nil of a prefix
+	sub     *nats.Subscription // its subscription
+	dropped int                // echoes for which there was no room
+
+	// Of keepOn, which waits with as small a stack as possible.
+	reading               bool // one of the reads is under way
+	doubtPause, hintPause <-chan time.Time
+
 	mu    sync.Mutex
 	seen  map[string]uint64 // key → newest revision, also of deletion marks
 	live  map[string]bool   // keys that the caller knows to exist
@@ -58,6 +66,7 @@ const (
 	doubtEvery = time.Second            // at most so often, since late echoes are common
 	hintEvery  = 100 * time.Millisecond // at most so often; the first hint is followed at once
 	mostHints  = 64                     // keys; with more, all records are read
+	mostEchoes = 16                     // of a single key that wait; with more, it is read again
 )
 
 var (
@@ -74,19 +83,32 @@ func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry
 			return
 		}
 		defer unsubscribe()
-		batch, err := w.next()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		gone := func(e rota.Entry) bool { return e.Deleted } // deleted since it was read
-		if !yield(slices.DeleteFunc(batch, gone), nil) {
+		if !w.yieldFirst(yield) {
 			return
 		}
 		if err := w.keepOn(ctx, clustered, yield); err != nil {
 			yield(nil, err)
 		}
 	}
+}
+
+func (w *watch) yieldFirst(yield func([]rota.Entry, error) bool) (goOn bool) {
+	batch, err := w.next()
+	if err != nil {
+		yield(nil, err)
+		return false
+	}
+	gone := func(e rota.Entry) bool { return e.Deleted } // deleted since it was read
+	return yield(slices.DeleteFunc(batch, gone), nil)
+}
+
+// yieldNews tells whether the watch goes on.
+func (w *watch) yieldNews(yield func([]rota.Entry, error) bool) (goOn bool, err error) {
+	batch, err := w.next()
+	if len(batch) > 0 && !yield(batch, nil) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // keepOn yields news until the watch ends and returns why, or nil if the caller has
@@ -99,24 +121,21 @@ func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.En
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	again := func() time.Duration { return lookEvery/2 + rand.N(lookEvery) } // with jitter, so that members do not read all at once
-	next := time.NewTimer(again())
+	next := time.NewTimer(untilLook())
 	defer next.Stop()
 	if clustered {
 		next.Reset(secondLook)
 	}
 	done := make(chan error, 1)
-	reading := false
-	var doubtPause, hintPause <-chan time.Time
 	for {
 		look, due, doubt, hint := w.look, next.C, w.doubt, w.hint
-		if reading {
+		if w.reading {
 			look, due, doubt, hint = nil, nil, nil, nil
 		}
-		if doubtPause != nil {
+		if w.doubtPause != nil {
 			doubt = nil
 		}
-		if hintPause != nil {
+		if w.hintPause != nil {
 			hint = nil
 		}
 		var read func(context.Context) error
@@ -124,39 +143,43 @@ func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.En
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.wake:
-			batch, err := w.next()
-			if len(batch) > 0 && !yield(batch, nil) {
-				return nil
-			}
-			if err != nil {
+			if goOn, err := w.yieldNews(yield); !goOn {
 				return err
 			}
+		case msg := <-w.echoes:
+			w.onEcho(msg)
+			w.countDropped()
 		case <-look:
 			read = w.read
-			next.Reset(again())
+			next.Reset(untilLook())
 		case <-due:
 			read = w.read
-			next.Reset(again())
+			next.Reset(untilLook())
 		case <-doubt:
-			read, doubtPause = w.check, time.After(doubtEvery)
-		case <-doubtPause:
-			doubtPause = nil
+			read, w.doubtPause = w.check, time.After(doubtEvery)
+		case <-w.doubtPause:
+			w.doubtPause = nil
 		case <-hint:
-			read, hintPause = w.follow, time.After(hintEvery)
-		case <-hintPause:
-			hintPause = nil
+			read, w.hintPause = w.follow, time.After(hintEvery)
+		case <-w.hintPause:
+			w.hintPause = nil
 		case err := <-done:
-			reading = false
+			w.reading = false
 			if err != nil {
-				w.fail(fmt.Errorf("%w: %w", errMissed, err))
+				w.failMissed(err)
 			}
 		}
 		if read != nil {
-			reading = true
+			w.reading = true
 			wg.Go(func() { done <- read(ctx) })
 		}
 	}
 }
+
+// untilLook has jitter, so that members do not read all at once.
+func untilLook() time.Duration { return lookEvery/2 + rand.N(lookEvery) }
+
+func (w *watch) failMissed(err error) { w.fail(fmt.Errorf("%w: %w", errMissed, err)) }
 
 // begin subscribes, then reads.
 func (w *watch) begin(ctx context.Context) (clustered bool, unsubscribe func(), err error) {
@@ -167,7 +190,7 @@ func (w *watch) begin(ctx context.Context) (clustered bool, unsubscribe func(), 
 	if err != nil {
 		return false, nil, err
 	}
-	closeEcho, err := w.s.subscribe(ctx, w.s.echo(wildcard(w.prefix)), w.onEcho, w.fail)
+	closeEcho, err := w.listen(ctx)
 	if err != nil {
 		return false, nil, err
 	}
@@ -186,6 +209,28 @@ func (w *watch) begin(ctx context.Context) (clustered bool, unsubscribe func(), 
 		return false, nil, err
 	}
 	return b.replicas > 1, unsubscribe, nil
+}
+
+// listen subscribes to the echo. Every member watches three single keys, whose echoes are
+// few, and they cost no goroutine. Those of a prefix may be many: they must not wait for
+// the caller.
+func (w *watch) listen(ctx context.Context) (closeEcho func(), err error) {
+	subject := w.s.echo(wildcard(w.prefix))
+	if wildcard(w.prefix) != w.prefix {
+		return w.s.subscribe(ctx, subject, w.onEcho, w.fail)
+	}
+	w.echoes = make(chan *nats.Msg, mostEchoes)
+	w.sub, closeEcho, err = w.s.subscribeTo(ctx, subject, w.echoes, w.fail)
+	return closeEcho, err
+}
+
+// countDropped makes the watch read again if echoes were dropped. They were while echoes
+// is full, so another is handled after that.
+func (w *watch) countDropped() {
+	if n, err := w.sub.Dropped(); err == nil && n > w.dropped {
+		w.dropped = n
+		signal(w.look)
+	}
 }
 
 func checkPrefix(prefix string) error {
@@ -316,8 +361,8 @@ func (s *store) getAll(ctx context.Context, keys []string, use func(rota.Entry))
 	for range min(gets, len(keys)) {
 		wg.Go(func() {
 			for k := range todo {
-				e, err := s.get(ctx, k)
-				done <- result{e, err}
+				v, err := s.get(ctx, k)
+				done <- result{v.Entry, err}
 			}
 		})
 	}
@@ -410,6 +455,7 @@ func (w *watch) observe(e rota.Entry) {
 		return
 	}
 	w.seen[e.Key] = uint64(e.Rev)
+	w.s.see(e.Key, e.Rev)
 	if e.Deleted {
 		e.Value, e.Rev = nil, 0 // a mark's revision is of no use to the caller
 		if !w.live[e.Key] {

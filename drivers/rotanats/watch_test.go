@@ -50,3 +50,42 @@ func TestWatchOfABucketMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestAWatchThatIsNotReadMissesNothing writes a record many times while the reader of its
+// watch is busy: there is no room for all echoes. The last version is seen long before all
+// records are read again in any case.
+func TestAWatchThatIsNotReadMissesNothing(t *testing.T) {
+	t.Parallel()
+	url := serve(t).URL()
+	writer, reader := rotanats.Store(url), rotanats.Store(url)
+	defer writer.Close()
+	defer reader.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rev, err := writer.Put(ctx, "g/plan", []byte("0"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = 80
+	var written time.Time
+	for batch, err := range reader.Watch(ctx, "g/plan") {
+		if err != nil {
+			t.Fatalf("version %d was not seen: %v", last, err)
+		}
+		if len(batch) == 1 && string(batch[0].Value) == fmt.Sprint(last) {
+			break
+		}
+		if !written.IsZero() {
+			continue
+		}
+		for i := range last {
+			if rev, err = writer.Put(ctx, "g/plan", fmt.Append(nil, i+1), rev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written = time.Now()
+	}
+	if took := time.Since(written); took > 12*time.Second { // records are read again after 15 s or more
+		t.Errorf("the last version was seen after %v", took)
+	}
+}

@@ -34,7 +34,8 @@ const maxValue = 1 << 20
 var (
 	change   = redis.NewScript(changeText)
 	list     = redis.NewScript(listText)
-	sourceOf = map[*redis.Script]string{change: changeText, list: listText}
+	remove   = redis.NewScript(removeText)
+	sourceOf = map[*redis.Script]string{change: changeText, list: listText, remove: removeText}
 )
 
 // changeText writes or deletes a record if it is at the expected revision, and publishes the
@@ -70,6 +71,19 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   end
 end
 return all
+`
+
+// removeText removes a hash without records, by the commands that members may use anyway.
+// It returns the number of records that are there.
+//
+//	KEYS: the hash
+const removeText = `
+local n = 0
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if field ~= '#n' and field ~= '#id' then n = n + 1 end
+end
+if n == 0 then redis.call('HDEL', KEYS[1], '#n', '#id') end
+return n
 `
 
 // openNews reads a message: "N FIELD".

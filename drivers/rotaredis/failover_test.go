@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// TestFailover ends or freezes a master that has a replica. The store finds the new one by
+// TestFailover ends or freezes a master that has a replica, or cuts it off in one direction. The store finds the new one by
 // itself, names it differently, and no watch goes on as if nothing had happened.
 func TestFailover(t *testing.T) {
 	t.Parallel()
@@ -24,6 +24,8 @@ func TestFailover(t *testing.T) {
 	}{
 		"Sentinels, killed": {sentinelMaster, (*rotatest.RealServer).Kill, restart},
 		"Sentinels, frozen": {sentinelMaster, (*rotatest.RealServer).Freeze, (*rotatest.RealServer).Thaw},
+		"Sentinels, deaf":   {sentinelMasterApart, cutOff(true, false), cutOff(false, false)},
+		"Sentinels, mute":   {sentinelMasterApart, cutOff(false, true), cutOff(false, false)},
 		"Cluster, killed":   {clusterMaster, (*rotatest.RealServer).Kill, restart},
 		"Cluster, frozen":   {clusterMaster, (*rotatest.RealServer).Freeze, (*rotatest.RealServer).Thaw},
 	} {
@@ -70,6 +72,17 @@ func TestFailover(t *testing.T) {
 func sentinelMaster(t *testing.T) (string, *rotatest.RealServer) {
 	f, master, _ := startSentinel(t, rotatest.RedisSetup{})
 	return f.URL(), master
+}
+
+// sentinelMasterApart is a master that can be cut off in one direction: deaf, nothing arrives at
+// it, and mute, nothing of it arrives anywhere.
+func sentinelMasterApart(t *testing.T) (string, *rotatest.RealServer) {
+	nodes, sentinels := rotatest.StartRedisSentinelApart(t, rotatest.RedisSetup{})
+	return newFleet(nodes, sentinels).URL(), nodes[0]
+}
+
+func cutOff(deaf, mute bool) func(*rotatest.RealServer) error {
+	return func(s *rotatest.RealServer) error { return s.CutOff(deaf, mute) }
 }
 
 func clusterMaster(t *testing.T) (string, *rotatest.RealServer) {

@@ -21,9 +21,14 @@ type fleet struct {
 // startSentinel runs a master, its replica and three Sentinels.
 func startSentinel(t testing.TB, set rotatest.RedisSetup) (f *fleet, master, replica *rotatest.RealServer) {
 	nodes, sentinels := rotatest.StartRedisSentinel(t, set)
-	f = &fleet{scheme: "redis+sentinel://", path: "/" + rotatest.RedisMaster, names: sentinels}
+	return newFleet(nodes, sentinels), nodes[0], nodes[1]
+}
+
+// newFleet is servers that Sentinels know.
+func newFleet(nodes, sentinels []*rotatest.RealServer) *fleet {
+	f := &fleet{scheme: "redis+sentinel://", path: "/" + rotatest.RedisMaster, names: sentinels}
 	f.Nodes, f.Whole = append(nodes[:2:2], sentinels...), f.whole
-	return f, nodes[0], nodes[1]
+	return f
 }
 
 func startCluster(t testing.TB, set rotatest.RedisSetup, replicas int) *fleet {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,57 @@ import (
 func TestGroupOnOneServer(t *testing.T) {
 	t.Parallel()
 	s := rotatest.StartRedis(t)
-	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(s.URL()) })
+	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(s.URL()) }, rotatest.WithLoss(s))
 }
+
+// TestGroupAcrossAFailoverThatLosesWrites promotes a replica that has not got the last
+// acknowledged writes of its master.
+func TestGroupAcrossAFailoverThatLosesWrites(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	rotatest.Group(t, func(*testing.T) rota.Store { return rotaredis.Store(p.url()) }, rotatest.WithLoss(p))
+}
+
+// A pair is a master and its replica as one rotatest.Server. The snapshot of it is the
+// replica, which from then on gets nothing more; to restore it is to promote the replica.
+type pair struct {
+	*rotatest.RealServer
+	replica  *rotatest.RealServer
+	doMaster func(words ...any) any
+	do       func(words ...any) any // to the replica
+}
+
+func newPair(t testing.TB) *pair {
+	a, b := rotatest.StartRedis(t), rotatest.StartRedis(t)
+	p := &pair{a, b, admin(t, a), admin(t, b)}
+	host, port, _ := strings.Cut(a.Addr(), ":")
+	p.do("REPLICAOF", host, port)
+	eventually(t, "the replica follows", func(context.Context) error {
+		if up := info(p.do, "master_link_status"); up != "up" {
+			return errors.New(up)
+		}
+		return nil
+	})
+	return p
+}
+
+func (p *pair) url() string { return "redis://" + p.Addr() + "," + p.replica.Addr() }
+
+func (p *pair) Freeze() error { return nil }
+func (p *pair) Thaw() error   { return nil }
+
+func (p *pair) Snapshot() (rotatest.Snapshot, error) {
+	p.doMaster("WAIT", 1, 1000)       // or the copy may be from before the group
+	p.do("REPLICAOF", "127.0.0.1", 1) // where nobody is
+	return rotatest.Snapshot{}, nil
+}
+
+func (p *pair) Restore(rotatest.Snapshot) error {
+	p.do("REPLICAOF", "NO", "ONE")
+	return nil
+}
+
+func (p *pair) Start(context.Context) error { return nil } // the master stays away
 
 func TestGroupOnACluster(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -101,6 +103,22 @@ func (s *store) change(ctx context.Context, verb, key string, prev rota.Rev, non
 	return uint64(n), nil
 }
 
+// Remove removes what is there of a group without records: the count of its changes. If
+// somebody uses the group again, its revisions begin anew, with other random bits.
+func (s *store) Remove(ctx context.Context, group string) error {
+	if err := checkKey(group); err != nil {
+		return err
+	}
+	v, _, err := s.do(ctx, group, remove, 1, s.set.hash(group))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", group, err)
+	}
+	if v != int64(0) {
+		return fmt.Errorf("rotaredis: remove %s: it has %v records", group, v)
+	}
+	return nil
+}
+
 func (s *store) Close() error {
 	s.close()
 	return nil
@@ -149,3 +167,31 @@ func (s *store) String() string { return fmt.Sprintf("%v prefix %s", s.set, s.se
 
 // Format keeps secrets out of every verb.
 func (s *store) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// Groups returns the names of the groups that have, or had, records here. The nodes of a
+// Cluster are not asked: it returns an error that wraps errors.ErrUnsupported.
+func (s *store) Groups(ctx context.Context) ([]string, error) {
+	if s.set.kind == cluster {
+		return nil, fmt.Errorf("rotaredis: the groups of a Cluster are not listed, since each is on a node of its own: %w", errors.ErrUnsupported)
+	}
+	before, after, _ := strings.Cut(s.set.hash("*"), "*")
+	groups := map[string]bool{}
+	for cursor := "0"; ; {
+		v, _, err := s.do(ctx, "", nil, "SCAN", cursor, "MATCH", s.set.hash("*"), "COUNT", 1000)
+		if err != nil {
+			return nil, fmt.Errorf("list groups: %w", err)
+		}
+		page, _ := v.([]any)
+		if len(page) != 2 {
+			return nil, fmt.Errorf("rotaredis: list groups: the answer is %.40v", v)
+		}
+		keys, _ := page[1].([]any)
+		for _, key := range keys {
+			text, _ := key.(string)
+			groups[strings.TrimSuffix(strings.TrimPrefix(text, before), after)] = true
+		}
+		if cursor, _ = page[0].(string); cursor == "0" || cursor == "" {
+			return slices.Sorted(maps.Keys(groups)), nil
+		}
+	}
+}

@@ -51,6 +51,13 @@ func (c *cluster) whole(ctx context.Context) error {
 	}
 }
 
+func (c *cluster) servers() (all []rotatest.Server) {
+	for _, n := range c.Nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
 // leader returns the server that leads.
 func (c *cluster) leader(t testing.TB) *rotatest.RealServer {
 	t.Helper()
@@ -95,7 +102,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	t.Run("store", func(t *testing.T) {
-		rotatest.Store(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) }, rotatest.WithServer(c),
+		rotatest.Store(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) }, rotatest.WithServer(c), rotatest.WithNodes(c.servers()...),
 			rotatest.WithWire(c.Nodes[0].Addr(), func(_ testing.TB, addr string) rota.Store { return rotazk.Store("zk://" + addr) }))
 	})
 	t.Run("class", func(t *testing.T) {
@@ -120,9 +127,22 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	t.Run("group", func(t *testing.T) {
-		rotatest.Group(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) })
+		rotatest.Group(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) }, rotatest.WithLoss(c))
 	})
 	t.Run("no quorum", c.withoutQuorum)
+}
+
+// TestCutOffLeader cuts the leader off in one direction. It answers reads until it notices that
+// there is another.
+func TestCutOffLeader(t *testing.T) {
+	t.Parallel()
+	c := &cluster{rotatest.Cluster{Nodes: rotatest.StartZooKeeperApart(t, 3)}}
+	rotatest.CutOffLeader(t, func(*testing.T) rota.Store { return rotazk.Store(c.URL()) }, func(ctx context.Context) (rotatest.CutServer, error) {
+		if err := c.whole(ctx); err != nil {
+			return nil, err
+		}
+		return c.leader(t), nil
+	}, rotatest.StaleReads())
 }
 
 // withoutQuorum kills two servers of three. The third ends every connection.

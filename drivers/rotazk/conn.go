@@ -118,7 +118,7 @@ func (c *conn) await(ctx context.Context) error {
 	case <-c.session:
 		return nil
 	case <-c.ended:
-		hint := "it is not serving, has no quorum, or wants TLS (zks://)"
+		hint := "it is not serving, has no quorum, no space on its disk, or wants TLS (zks://)"
 		if c.link.set.Secure {
 			hint = "it is not serving, has no quorum, or does not accept our certificate"
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -213,6 +214,22 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 	return err
 }
 
+// Remove deletes the node of a group without records.
+func (s *store) Remove(ctx context.Context, group string) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	c, err := s.begin(ctx, group)
+	if err != nil {
+		return err
+	}
+	dir := s.dir(group)
+	_, err = ask(ctx, c, "delete", dir, func(z *zk.Conn) (struct{}, error) { return struct{}{}, z.Delete(dir, anyVersion) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 // multi is one transaction: all of it happens, or nothing. It is sent once: if it
 // happened and only its answer was lost, a repetition would be answered with a conflict.
 func (s *store) multi(ctx context.Context, c *conn, verb, node string, ops ...any) ([]zk.MultiResponse, error) {
@@ -233,4 +250,28 @@ func (s *store) Class() rota.Class {
 		return rota.ClassA
 	}
 	return rota.ClassB
+}
+
+// Groups returns the names of the nodes that may be groups: those below the chroot.
+func (s *store) Groups(ctx context.Context) ([]string, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	c, err := s.begin(ctx, "groups") // no key is read, and this is a good one
+	if err != nil {
+		return nil, err
+	}
+	root := s.dir("")
+	if err := s.sync(ctx, c, root); err != nil {
+		return nil, err
+	}
+	names, err := ask(ctx, c, "list", root, func(z *zk.Conn) ([]string, error) {
+		names, _, err := z.Children(root)
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return checkKey(n) != nil })
+	slices.Sort(names)
+	return names, err
 }

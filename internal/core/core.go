@@ -58,8 +58,13 @@ type Config struct {
 	Mode     record.Mode
 	Strategy Strategy
 	Timing
-	Packing  Packing        // of the strategy Pack
+	Packing Packing // of the strategy Pack
+	Scaling Scaling // likewise
+
+	Quarantine uint32 // how many owners in a row a partition must have killed to be quarantined; 0: it never is
+
 	Fresh    bool           // the store is known to be new: no hold at creation
+	Continue bool           // work goes on without a lease while the store does not answer
 	Volatile bool           // the store may lose acknowledged writes (class C); set anew before each event Server
 	Era      uint32         // wall clock in units of 4 s since 1970: no new incarnation is lower
 	Hash     uint32         // of the session: spreads the claims of members far back in line
@@ -104,7 +109,8 @@ type Node struct {
 	// Its runs.
 	runs    []run // by ID
 	gaveUp  []record.GaveUp
-	lapsed  bool // the lease ran out (or nearly): all runs cancelled
+	lapsed  bool // the lease ran out (or nearly): all runs cancelled, unless worksOn
+	worksOn bool // the runs go on without a lease: Config.Continue, and the store does not answer
 	recheck bool // the lease is back: read the plan before starting
 	abortAt Time // back-off: no abort before this instant
 
@@ -213,6 +219,16 @@ func (n *Node) Next() Time { return n.wake }
 
 // Lease returns the end of the lease: until then the node trusts its ownerships.
 func (n *Node) Lease() Time { return n.own.lease }
+
+// Trusted returns the instant until which effects are allowed: the end of the lease or,
+// while work goes on without one, a lease from now, so that a process that is stopped
+// meanwhile notices.
+func (n *Node) Trusted() Time {
+	if n.worksOn {
+		return max(n.own.lease, n.now.Add(n.cfg.Lease))
+	}
+	return n.own.lease
+}
 
 // Ended tells whether the session is over, and why.
 func (n *Node) Ended() (Cause, bool) { return n.cause, n.ended }

@@ -20,6 +20,7 @@ type scratch struct {
 	open    []plan.Member
 	parts   []plan.Partition
 	targets []int32
+	failing []int32 // members that have given something up lately, by index
 
 	loads      []pack.Load
 	capacities []float64
@@ -56,6 +57,8 @@ func (n *Node) draft() *record.Plan {
 		d.endHold()
 	}
 	d.release()
+	d.absolve()
+	d.keepSize()
 	if n.rosterKnown() {
 		if why, wanted := d.wanted(); !wanted {
 			l.burst.close()
@@ -115,6 +118,7 @@ type draft struct {
 	planned bool
 	lostPin bool    // a partition is pinned to an absent member
 	packed  []int32 // the targets that unbalanced found to be better
+	blamed  bool    // next.Kills is this draft's own
 	worn    int     // a row whose tokens of this incarnation are used up; -1 if none
 }
 
@@ -216,9 +220,11 @@ func (d *draft) release() {
 			// Without it: C1 is told to stop q, and its handler still works. The leader
 			// frees q at once and grants it to C2: both run q.
 			if stopped || p.over() || rule.StopAck.Off() {
+				d.blame(id, p)
 				d.free(r)
 			}
 		case p.over() && n.reserved(p):
+			d.blame(id, p)
 			r.To, r.Reason = r.Owner, record.Returning
 			d.free(r)
 		case n.gaveUpRow(p.rec, id, r):
@@ -441,6 +447,7 @@ func (d *draft) replan(why Why) {
 			if r.State == record.Owned {
 				r.To = r.Owner // the former owner, until the targets are known
 			}
+			d.blame(record.ID(i), p)
 			d.free(r)
 		}
 	}
@@ -509,6 +516,9 @@ func (d *draft) aim(members []record.Session, targets []int32) (moved, placed in
 		if r.State == record.Free && reason == record.NoReason {
 			placed++
 		}
+		if reason == record.Quarantined && r.Reason != reason {
+			n.do(Action{Do: DoNote, Note: NoteQuarantined, ID: record.ID(i), Name: n.NameOf(record.ID(i)), Deaths: int(d.deaths(record.ID(i)))})
+		}
 		r.To, r.Reason = t, reason
 	}
 	return moved, placed
@@ -543,6 +553,8 @@ func (d *draft) reason(i int, t record.Session) record.Reason {
 		return record.Removed
 	case n.paused(e.Name):
 		return record.Paused
+	case d.quarantined(record.ID(i)):
+		return record.Quarantined
 	case t == 0:
 		return record.Unplaced
 	case !n.peer(t).is(record.Live):

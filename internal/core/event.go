@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/rule"
 )
@@ -79,6 +81,7 @@ const (
 	Leave                // the user wants to leave: Returning
 	Jumped               // this host's clocks came apart, so no lease can be trusted: CountsSuspend
 	Server               // connected to the store server called Text
+	Scaled               // the Scaler's answer; Pause
 	Measured             // Loads of all partitions, by ID, and Capacities; or Unknown, or NotFound: not yet
 
 	Kinds // how many there are
@@ -96,6 +99,7 @@ type Event struct {
 	Token   record.Token
 	Session record.Session
 	Text    string
+	Pause   time.Duration // Scaled: how long it wants to be left alone, if it failed
 	Listing []record.Partition
 
 	Loads      []Load
@@ -121,6 +125,7 @@ const (
 	DoCancel            // end ID@Token at once, then Stopped
 	DoAsk               // ask the source for its partitions, then Listed
 	DoMeasure           // measure the load of all partitions, then Measured
+	DoScale             // ask the Scaler for Fleet, then Scaled
 	DoClose             // close the source's connections, then Closed
 	DoAbort             // handlers of Late outlived the lease or the stop time: end them by force
 	DoEnd               // the session is over: Cause
@@ -147,6 +152,9 @@ type Action struct {
 	Moved  int            // NotePlan: how many partitions are taken from their owners
 	Placed int            // NotePlan: how many partitions without an owner get one
 	Why    Why            // NotePlan: the reasons
+	Deaths int            // NoteQuarantined: how many owners died
+	Fleet  Fleet          // DoScale; NoteSize: how many are wanted, and who goes
+	Have   int            // NoteSize: how many members live
 	Late   []record.ID    // DoAbort: whose time is over, ascending
 	Watch  Watch
 }
@@ -178,27 +186,32 @@ type Watch struct {
 type Note uint8
 
 const (
-	NoteJoined    Note = iota // this session's first record is in the store
-	NoteLead                  // this session leads from now on
-	NotePlan                  // this leader made a plan: Moved, Placed, Why
-	NoteDead                  // this session declared Who dead
-	NoteEvicted               // this leader evicted Who
-	NoteLapsed                // the lease ran out, and everything has stopped
-	NoteResumed               // the lease is back
-	NoteLeaving               // this session is leaving
-	NoteTwins                 // Who has the name of another live member
-	NoteStuck                 // ID was granted long ago and has not started
-	NoteLost                  // the store lost acknowledged writes
-	NoteBug                   // Who led and ended on a bug over this plan: nothing is planned
-	NoteNoRoster              // the roster is older than the plan: waiting for it
-	NoteReturned              // Who took the place of an ended session of its name
-	NoteCleared               // the hold is over: grants may flow
-	NoteBadRoster             // the roster that source and orders ask for cannot be written
-	NoteMeta                  // the metadata ordered for partition Name does not fit: the source's stays
-	NotePin                   // a partition is pinned to an absent member: the pin is ignored
-	NoteWorn                  // the tokens of partition Name are used up: a new incarnation begins
-	NoteLongLease             // the lease of Who is too long: no plan takes it in
-	NoteKept                  // loads were looked at, and nothing has to move: see Packed
+	NoteJoined      Note = iota // this session's first record is in the store
+	NoteLead                    // this session leads from now on
+	NotePlan                    // this leader made a plan: Moved, Placed, Why
+	NoteDead                    // this session declared Who dead
+	NoteEvicted                 // this leader evicted Who
+	NoteLapsed                  // the lease ran out, and everything has stopped
+	NoteWorksOn                 // the lease ran out, and work goes on: the store does not answer
+	NoteResumed                 // the lease is back
+	NoteLeaving                 // this session is leaving
+	NoteTwins                   // Who has the name of another live member
+	NoteStuck                   // ID was granted long ago and has not started
+	NoteLost                    // the store lost acknowledged writes
+	NoteBug                     // Who led and ended on a bug over this plan: nothing is planned
+	NoteNoRoster                // the roster is older than the plan: waiting for it
+	NoteReturned                // Who took the place of an ended session of its name
+	NoteCleared                 // the hold is over: grants may flow
+	NoteBadRoster               // the roster that source and orders ask for cannot be written
+	NoteMeta                    // the metadata ordered for partition Name does not fit: the source's stays
+	NotePin                     // a partition is pinned to an absent member: the pin is ignored
+	NoteWorn                    // the tokens of partition Name are used up: a new incarnation begins
+	NoteLongLease               // the lease of Who is too long: no plan takes it in
+	NoteQuarantined             // ID has killed too many owners: Deaths
+	NoteSize                    // this leader wants another number of members: Fleet, Have
+	NoteBack                    // Who was to go and is needed after all
+	NoteStays                   // Who should have vanished, and is used again
+	NoteKept                    // loads were looked at, and nothing has to move: see Packed
 )
 
 // Why is a set of reasons for a plan.
@@ -214,10 +227,11 @@ const (
 	WhyOwnerless
 	WhyReturned
 	WhyLoad     // a member is overloaded
+	WhySize     // members are emptied that are to go
 	WhyInterval // fewer members will do, or a better plan was found when the interval was over
 )
 
-var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned", "load", "interval"}
+var whyWords = [...]string{"joined", "left", "died", "evicted", "orders", "roster", "ownerless", "returned", "load", "size", "interval"}
 
 func (w Why) String() string {
 	s := ""

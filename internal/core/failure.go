@@ -13,11 +13,12 @@ import (
 // member to member, with a plan for each step.
 type failure struct {
 	id    record.ID
-	count int          // how often in a row
-	token record.Token // of the newest grant that was given up
-	cause string       // of that; empty if the record had no room for it
-	stays bool         // another member would not do better
-	until Time         // it is not granted before
+	who   record.Session // who gave it up last
+	count int            // how often in a row
+	token record.Token   // of the newest grant that was given up
+	cause string         // of that; empty if the record had no room for it
+	stays bool           // another member would not do better
+	until Time           // it is not granted before
 }
 
 // mostPauses is how often the pause between two grants doubles: from 2 s to 8 s. After an
@@ -36,7 +37,7 @@ func (n *Node) noteFailure(id record.ID, token record.Token, m *record.Member) (
 	cause := m.GaveUp[at].Cause
 	i, known := l.findFailure(id)
 	if !known {
-		l.failures = slices.Insert(l.failures, i, failure{id: id, count: 1, token: token, cause: cause, until: n.now})
+		l.failures = slices.Insert(l.failures, i, failure{id: id, who: m.Session, count: 1, token: token, cause: cause, until: n.now})
 		return false
 	}
 	f := &l.failures[i]
@@ -48,7 +49,7 @@ func (n *Node) noteFailure(id record.ID, token record.Token, m *record.Member) (
 	// Without it: The broker refuses q to every member. q goes from member to member,
 	// with a new plan for each step.
 	f.stays = (f.cause == cause || f.cause == "" || cause == "") && !rule.FailureFollowsThePartition.Off()
-	f.token, f.cause = token, cause
+	f.who, f.token, f.cause = m.Session, token, cause
 	// back-off-across-grants: A partition that is given up again and again is granted
 	// after growing pauses.
 	// Without it: The broker refuses q to every member. q is granted and given up all the
@@ -68,6 +69,11 @@ func (l *lead) findFailure(id record.ID) (int, bool) {
 func (n *Node) backsOff(id record.ID) bool {
 	i, ok := n.lead.findFailure(id)
 	return ok && !n.reached(n.lead.failures[i].until)
+}
+
+// failed tells whether session s has given a partition up lately.
+func (n *Node) failed(s record.Session) bool {
+	return slices.ContainsFunc(n.lead.failures, func(f failure) bool { return f.who == s })
 }
 
 // forgetFailures drops the failures of partitions that have run well since.

@@ -37,11 +37,13 @@ type lead struct {
 	waits    []await
 	graces   []grace
 	failures []failure // by ID
+	trials   []trial   // by ID
 	bugSeen  bool      // the last leader ended on a bug over this very plan, with bugLive and bugVer
 	bugLive  []record.Session
 	bugVer   uint64
 
 	loads loads
+	size  size
 
 	planner plan.Planner
 	packer  *pack.Packer // made when it is needed
@@ -62,7 +64,7 @@ type grace struct {
 }
 
 func newLead() lead {
-	return lead{loads: loads{look: Never, said: Packed{At: Never}}, since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never, asked: Never}}
+	return lead{loads: loads{look: Never, said: Packed{At: Never}}, size: newSize(Never), since: Never, ask: 0, planAt: Never, rosterBy: Never, burst: burst{since: Never, asked: Never}}
 }
 
 // resign resets everything but burst, which a deputy keeps as well, and reusable
@@ -80,6 +82,7 @@ func (n *Node) takeOver() {
 	l := &n.lead
 	l.taking, l.since = true, n.now
 	l.rosterStale = true
+	l.size = newSize(n.now)
 	for _, c := range [...]*cell{&n.rosterCell, &n.ordersCell, &n.list} {
 		c.ask()
 		c.wait = n.now
@@ -192,7 +195,9 @@ func (n *Node) leadGroup() {
 	}
 	if next := n.draft(); next != nil {
 		n.putPlan(next, n.cell.rev)
+		return
 	}
+	n.askScaler()
 }
 
 // expire declares members dead that have been silent for W.

@@ -177,8 +177,43 @@ func TestMetadataThatDoesNotFitIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestMetadataOfATopic goes to all its partitions: over what the source says, and below
+// what is ordered for the partition. A partition that the source does not list belongs to
+// the topic of all others, if there is one.
+func TestMetadataOfATopic(t *testing.T) {
+	l := newLeader(record.Partition{Name: "a", Topic: "t", Meta: meta("region=eu", "size=1")}, record.Partition{Name: "b", Topic: "t"})
+	l.order(record.Orders{Add: []string{"c"}, Meta: []record.Meta{{Partition: "b", Pairs: meta("size=9")}},
+		Topics: []record.Topic{{Name: "t", Pairs: meta("size=2", "team=x")}, {Name: "u", Pairs: meta("size=3")}}})
+	want := []record.Partition{
+		{Name: "a", Topic: "t", Meta: meta("region=eu", "size=2", "team=x")}, {Name: "b", Topic: "t", Meta: meta("size=9", "team=x")}, {Name: "c", Topic: "t", Meta: meta("size=2", "team=x")}}
+	if got := l.entries(); !slices.EqualFunc(got, want, samePartition) {
+		t.Errorf("the roster is %v, not %v", got, want)
+	}
+	l.listing[1].Topic = "u" // now there are two topics, and nobody knows of which c is
+	l.step(core.Event{Kind: core.Listed, Complete: true, Listing: l.listing})
+	l.advance(time.Second)
+	want[1].Topic, want[1].Meta = "u", meta("size=9")
+	want[2].Topic, want[2].Meta = "", nil
+	if got := l.entries(); !slices.EqualFunc(got, want, samePartition) {
+		t.Errorf("with two topics the roster is %v, not %v", got, want)
+	}
+}
+
+// TestMetadataOfATopicThatDoesNotFitIsLeftOut keeps what is ordered for the partition.
+func TestMetadataOfATopicThatDoesNotFitIsLeftOut(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	l := newLeader(record.Partition{Name: "a", Topic: "t", Meta: meta("k=" + long)})
+	l.order(record.Orders{Topics: []record.Topic{{Name: "t", Pairs: meta("l=" + long)}}, Meta: []record.Meta{{Partition: "a", Pairs: meta("m=1")}}})
+	if got := l.entries(); len(got) != 1 || !slices.Equal(got[0].Meta, meta("k="+long, "m=1")) {
+		t.Errorf("the roster is %v", got)
+	}
+	if !l.noted(core.NoteMeta, "a") {
+		t.Error("nobody is told")
+	}
+}
+
 func samePartition(a, b record.Partition) bool {
-	return a.Name == b.Name && a.Removed == b.Removed && slices.Equal(a.Meta, b.Meta)
+	return a.Name == b.Name && a.Topic == b.Topic && a.Removed == b.Removed && slices.Equal(a.Meta, b.Meta)
 }
 
 // TestOrdersThatContradictThemselvesAreObeyedOnce: orders that add and remove the

@@ -76,9 +76,8 @@ func (n *Node) end(cause Cause) {
 	}
 	n.cause = cause
 	n.endBy = n.now.Add(n.cfg.Lease)
-	for i := range n.runs {
-		n.cancel(&n.runs[i])
-	}
+	n.worksOn = false
+	n.cancelAll()
 }
 
 // finish ends the session once nothing runs any more, after it has said LEFT if it

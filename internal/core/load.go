@@ -190,6 +190,10 @@ func (d *draft) unbalanced() Why {
 	}
 	members := d.members()
 	targets := d.targets(members)
+	if l.known == known && d.resize(members, targets) {
+		why |= WhySize
+		targets = d.targets(members)
+	}
 	// no-load-plan-without-a-move: A plan for the sake of load is made only if it moves
 	// something.
 	// Without it: q alone is more than C1 can take, wherever it runs. Each measurement finds

@@ -21,6 +21,7 @@ type own struct {
 	reread  bool           // outcome unknown, or record in doubt: read before writing
 	dirty   bool           // the record is stale: write it before the next heartbeat is due
 	missing bool           // the record was not found once already
+	mute    bool           // the last call was not answered
 	due     Time           // next heartbeat
 	wait    Time           // back-off after a failed call
 }
@@ -89,7 +90,7 @@ func (n *Node) compose() *record.Member {
 	}
 	m.Session, m.Name = n.cfg.Session, n.cfg.Name
 	m.Lease, m.Beat = n.cfg.Lease, n.cfg.Heartbeat
-	m.State, m.Seq, m.Returning = n.own.state, n.own.seq, n.returning
+	m.State, m.Seq, m.Returning, m.Continues = n.own.state, n.own.seq, n.returning, n.cfg.Continue
 	m.AckInc, m.AckGen = n.ackInc, n.ackGen
 	m.GaveUp = slices.Clone(n.gaveUp)
 	for i := mostCauses; i < len(m.GaveUp); i++ {
@@ -115,7 +116,7 @@ func (n *Node) compose() *record.Member {
 // tookPut takes the answer to a write of the own record.
 func (n *Node) tookPut(ev *Event) {
 	o := &n.own
-	o.flight = NoVerb
+	o.flight, o.mute = NoVerb, ev.Outcome == Unknown
 	if ev.Outcome != OK {
 		// The write may be in the store all the same, or another member has declared
 		// this one dead: read it back.
@@ -165,7 +166,7 @@ func (n *Node) credit(b beat) {
 // tookGet takes the answer to a read of the own record.
 func (n *Node) tookGet(ev *Event) {
 	o := &n.own
-	o.flight = NoVerb
+	o.flight, o.mute = NoVerb, ev.Outcome == Unknown
 	switch ev.Outcome {
 	case OK:
 		o.reread, o.missing = false, false
@@ -197,6 +198,13 @@ func (n *Node) readBack(e *Entry) {
 	case m.State == record.Evicted:
 		o.rev = e.Rev // so that LEFT can be written over the eviction once everything has stopped
 		n.end(ByFence)
+	// continue-ends-with-the-record: A member that works on without a lease ends when it
+	// reads that its session has ended.
+	// Without it: C2 is cut off and works on. C1 declares it dead and is granted q. C2
+	// reaches the store again, reads that it is dead, and works on.
+	case (!alive || i < 0) && n.worksOn && rule.ContinueEndsWithTheRecord.Off():
+		o.wait = n.now.Add(n.cfg.Heartbeat)
+		o.reread = true
 	case !alive || i < 0:
 		o.rev = 0
 		n.end(ByFence)
@@ -265,16 +273,18 @@ func (n *Node) keepLease() {
 	}
 	lease := n.own.lease
 	if n.reached(lease.Add(-n.cfg.Margin)) && !n.lapsed && n.own.known > 0 {
-		n.lapsed = true
-		for i := range n.runs {
-			n.cancel(&n.runs[i])
+		n.lapsed, n.worksOn = true, n.mayWorkOn()
+		if n.worksOn {
+			n.do(Action{Do: DoNote, Note: NoteWorksOn})
+		} else {
+			n.cancelAll()
 		}
 	}
-	if len(n.runs) > 0 && n.reached(lease) {
+	if len(n.runs) > 0 && n.reached(lease) && !n.worksOn {
 		n.abort()
 	}
-	if n.lapsed && !n.reached(lease.Add(-n.cfg.Margin)) && len(n.runs) == 0 && n.cause == NotEnded {
-		n.lapsed = false
+	if n.lapsed && !n.reached(lease.Add(-n.cfg.Margin)) && (len(n.runs) == 0 || n.worksOn) && n.cause == NotEnded {
+		n.lapsed, n.worksOn = false, false
 		// resume-reads-first: A member whose lease is back reads the plan before it starts
 		// anything.
 		// Without it: C2 has no lease for a while, and q is revoked meanwhile. Its lease is
@@ -289,7 +299,7 @@ func (n *Node) keepLease() {
 	// session.
 	// Without it: C5 is cut off for good. It runs nothing and hopes for ever, and its
 	// supervisor never learns that it is of no use.
-	if n.cause == NotEnded && !rule.OrphanEndsItself.Off() {
+	if n.cause == NotEnded && !rule.OrphanEndsItself.Off() && !(n.worksOn && len(n.runs) > 0) {
 		from := lease
 		if n.own.known == 0 {
 			from = n.born.Add(n.cfg.Lease) // it never had a lease: allow one more for the first
@@ -298,6 +308,16 @@ func (n *Node) keepLease() {
 			n.end(ByOrphan)
 		}
 	}
+}
+
+// mayWorkOn tells whether the runs go on although the lease is over.
+func (n *Node) mayWorkOn() bool {
+	// continue-needs-silence: A member works on without a lease only if the store did not
+	// answer its last call.
+	// Without it: C2 is told to continue without a store. Its process is frozen for longer
+	// than the lease, and q goes to C1. C2 wakes up and works on, although the store would
+	// have told it.
+	return n.cfg.Continue && n.cause == NotEnded && n.own.state == record.Live && (n.own.mute || rule.ContinueNeedsSilence.Off())
 }
 
 // abort is the last resort against handlers that outlive the lease or the stop

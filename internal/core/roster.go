@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -37,23 +38,48 @@ func (n *Node) tookPartitions(ev *Event) {
 }
 
 // countMisses counts, for each partition that the broker's listing lacks, how many
-// listings in a row have lacked it.
+// complete listings in a row have lacked it. One that is not complete counts nothing. The
+// result is sorted by ID. Sources are asked often and may list many partitions, so the work
+// on a listing grows no faster than its length.
 func countMisses(missed []miss, r *record.Roster, listing []record.Partition, complete bool) []miss {
 	var out []miss
-	if r == nil || !complete {
+	if r == nil || !complete && len(missed) == 0 {
 		return out
 	}
+	listed := make(map[string]bool, len(listing))
+	for i := range listing {
+		listed[listing[i].Name] = true
+	}
 	for id, e := range r.Full().Entries {
-		if e.Removed || slices.ContainsFunc(listing, func(p record.Partition) bool { return p.Name == e.Name }) {
+		if e.Removed || listed[e.Name] {
 			continue
 		}
-		m := miss{id: record.ID(id), n: 1}
-		if i := slices.IndexFunc(missed, func(o miss) bool { return o.id == m.id }); i >= 0 {
-			m.n = min(missed[i].n+1, missesBeforeGone)
+		n := misses(missed, record.ID(id))
+		if complete {
+			n = min(n+1, missesBeforeGone)
 		}
-		out = append(out, m)
+		if n > 0 {
+			out = append(out, miss{record.ID(id), n})
+		}
 	}
 	return out
+}
+
+// misses returns how many listings in a row have lacked a partition.
+func misses(missed []miss, id record.ID) int {
+	i, found := slices.BinarySearchFunc(missed, id, func(m miss, id record.ID) int { return cmp.Compare(m.id, id) })
+	if !found {
+		return 0
+	}
+	return missed[i].n
+}
+
+func nameSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // keepRoster writes the roster when it differs from source and orders. The plan
@@ -111,26 +137,32 @@ func (n *Node) deriveRoster() *record.Roster {
 			changed = true
 		}
 		ids[p.Name] = i
-		if e := &next.Entries[i]; e.Removed || !slices.Equal(e.Meta, p.Meta) {
+		if e := &next.Entries[i]; e.Removed || e.Topic != p.Topic || !slices.Equal(e.Meta, p.Meta) {
 			*e, changed = p, true
 		}
 	}
-	removed := func(name string) bool { return n.orders != nil && slices.Contains(n.orders.Remove, name) }
+	var add, remove []string
+	if n.orders != nil {
+		add, remove = n.orders.Add, n.orders.Remove
+	}
+	by, added, removed := n.orders.Ordered(), nameSet(add), nameSet(remove)
+	listed := make(map[string]bool, len(l.listing))
 	for _, p := range l.listing {
-		if !removed(p.Name) {
-			want(record.Partition{Name: p.Name, Meta: n.metaFor(p.Name, p.Meta)})
+		listed[p.Name] = true
+		if !removed[p.Name] {
+			want(n.withOrders(p, by))
 		}
 	}
-	if n.orders != nil {
-		for _, name := range n.orders.Add {
-			if !removed(name) && !n.lists(name) {
-				want(record.Partition{Name: name, Meta: n.metaFor(name, nil)})
-			}
+	topic := record.OnlyTopic(l.listing) // of partitions that the source does not know
+	for _, name := range add {
+		if !removed[name] && !listed[name] {
+			want(n.withOrders(record.Partition{Name: name, Topic: topic}, by))
 		}
 	}
 	for i := range next.Entries {
 		e := &next.Entries[i]
-		if !e.Removed && (removed(e.Name) || n.gone(record.ID(i), e.Name)) {
+		gone := !added[e.Name] && misses(l.missed, record.ID(i)) >= missesBeforeGone
+		if !e.Removed && (removed[e.Name] || gone) {
 			*e, changed = record.Partition{Name: e.Name, Removed: true}, true
 		}
 	}
@@ -140,34 +172,21 @@ func (n *Node) deriveRoster() *record.Roster {
 	return next
 }
 
-func (n *Node) lists(name string) bool {
-	return slices.ContainsFunc(n.lead.listing, func(p record.Partition) bool { return p.Name == name })
-}
-
-// gone tells whether several listings of the broker in a row lacked the partition,
-// and no order keeps it.
-func (n *Node) gone(id record.ID, name string) bool {
-	if n.orders != nil && slices.Contains(n.orders.Add, name) {
-		return false
+// withOrders returns a listed or added partition as the roster should have it: with what is
+// ordered for its topic and for itself over the source's metadata.
+func (n *Node) withOrders(p record.Partition, by record.Ordered) record.Partition {
+	out := record.Partition{Name: p.Name, Topic: p.Topic, Meta: p.Meta}
+	if !by.Any(p.Name, p.Topic) {
+		return out
 	}
-	return slices.ContainsFunc(n.lead.missed, func(m miss) bool { return m.id == id && m.n >= missesBeforeGone })
-}
-
-// metaFor merges ordered metadata over the source's; the order wins.
-func (n *Node) metaFor(name string, base []record.Pair) []record.Pair {
-	if n.orders == nil {
-		return base
+	if out.Meta = by.Over(p.Name, p.Topic, p.Meta); record.MetaFits(out.Meta) {
+		return out
 	}
-	i := slices.IndexFunc(n.orders.Meta, func(m record.Meta) bool { return m.Partition == name })
-	if i < 0 {
-		return base
-	}
-	out := record.MergeMeta(base, n.orders.Meta[i].Pairs)
-	if !record.MetaFits(out) {
-		// Each fits alone, both together do not: with both, no roster could be
-		// written.
-		n.do(Action{Do: DoNote, Note: NoteMeta, Name: name})
-		return base
+	// Each fits alone, all together do not: with all of it, no roster could be
+	// written.
+	n.do(Action{Do: DoNote, Note: NoteMeta, Name: p.Name})
+	if out.Meta = by.OverAlone(p.Name, p.Meta); !record.MetaFits(out.Meta) {
+		out.Meta = p.Meta
 	}
 	return out
 }

@@ -110,16 +110,18 @@ func (n *Node) reconcile() {
 		if h.State != record.Owned || n.hasGivenUp(h.ID) {
 			continue
 		}
+		at, found := n.findRun(h.ID)
+		if found {
+			continue // before its name is looked up: this happens in every step, and a name has to be decoded
+		}
 		name := n.NameOf(h.ID)
 		// roster-before-plan: see apply.
 		if name == "" && !rule.RosterBeforePlan.Off() {
 			continue // the roster does not name this ID, and its meaning is never guessed
 		}
-		if at, found := n.findRun(h.ID); !found {
-			n.runs = slices.Insert(n.runs, at, run{id: h.ID, token: h.Token, phase: starting})
-			n.own.dirty = true
-			n.do(Action{Do: DoStart, ID: h.ID, Token: h.Token, Name: name})
-		}
+		n.runs = slices.Insert(n.runs, at, run{id: h.ID, token: h.Token, phase: starting})
+		n.own.dirty = true
+		n.do(Action{Do: DoStart, ID: h.ID, Token: h.Token, Name: name})
 	}
 }
 
@@ -167,6 +169,12 @@ func (n *Node) cancel(r *run) {
 	if !r.cancelled {
 		r.cancelled, r.ended = true, n.now
 		n.do(Action{Do: DoCancel, ID: r.id, Token: r.token})
+	}
+}
+
+func (n *Node) cancelAll() {
+	for i := range n.runs {
+		n.cancel(&n.runs[i])
 	}
 }
 

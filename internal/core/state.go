@@ -25,8 +25,10 @@ func (n *Node) Clone() *Node {
 	l.waits = slices.Clone(l.waits)
 	l.graces = slices.Clone(l.graces)
 	l.failures = slices.Clone(l.failures)
+	l.trials = slices.Clone(l.trials)
 	l.bugLive = slices.Clone(l.bugLive)
 	l.loads.cools = slices.Clone(l.loads.cools)
+	l.size.exits = slices.Clone(l.size.exits)
 	l.planner, l.packer, l.scratch = plan.Planner{}, nil, scratch{}
 	return &c
 }
@@ -104,7 +106,7 @@ func (n *Node) encodeOwn(e *encoder) {
 	}
 	e.until(n.endBy)
 	e.since(n.leaving, n.cfg.Leave)
-	for _, f := range [...]bool{n.returning, n.selfStop, n.closed, n.closing, n.lapsed, n.recheck, n.bump, n.creates} {
+	for _, f := range [...]bool{n.returning, n.selfStop, n.closed, n.closing, n.lapsed, n.worksOn, o.mute && n.cfg.Continue, n.recheck, n.bump, n.creates} {
 		e.flag(f)
 	}
 	e.until(n.abortAt)
@@ -269,9 +271,20 @@ func (n *Node) encodeLead(e *encoder) {
 		e.flag(f.stays)
 		e.until(f.until)
 		e.until(f.until.Add(calm))
+		if n.cfg.Strategy == Pack {
+			e.session(f.who)
+		}
+	}
+	for _, t := range l.trials {
+		e.num(uint64(t.id))
+		e.token(t.id, t.token)
+		e.since(t.since, calm)
 	}
 	if n.cfg.Strategy == Pack {
 		e.loads(&l.loads)
+	}
+	if n.cfg.Scaling.on() {
+		n.encodeSize(e)
 	}
 	if !l.bugSeen {
 		return
@@ -281,6 +294,34 @@ func (n *Node) encodeLead(e *encoder) {
 		e.session(id)
 	}
 	e.ranked('v', 'o', l.bugVer)
+}
+
+func (n *Node) encodeSize(e *encoder) {
+	s, set := &n.lead.size, &n.cfg.Scaling
+	e.flag(s.begun)
+	e.flag(s.asking)
+	e.fleet(&s.asked)
+	e.until(s.again)
+	e.num(uint64(s.fails))
+	e.since(s.grown, set.UpAfter)
+	e.since(s.turned, set.DownAfter)
+	e.since(s.stayed, set.Vanish)
+	e.num(uint64(len(s.exits)))
+	for _, x := range s.exits {
+		e.session(x.who)
+		e.since(x.since, set.Vanish)
+		e.since(x.named, set.Vanish)
+		e.flag(x.back)
+		e.flag(x.sure)
+	}
+}
+
+func (e *encoder) fleet(f *Fleet) {
+	e.num(uint64(f.Want))
+	e.num(uint64(len(f.Remove)))
+	for _, s := range f.Remove {
+		e.session(s)
+	}
 }
 
 func (e *encoder) loads(l *loads) {
@@ -349,10 +390,22 @@ func (e *encoder) plan(p *record.Plan) {
 	for _, s := range p.Members {
 		e.session(s)
 	}
+	e.num(uint64(len(p.Kills)))
+	for _, k := range p.Kills {
+		e.num(uint64(k.ID))
+		e.num(uint64(k.Count))
+		e.session(k.Last)
+		e.flag(k.Elsewhere)
+	}
 	e.num(uint64(len(p.Returns)))
 	for _, r := range p.Returns {
 		e.str(r.Name)
 		e.num(uint64(r.Count))
+	}
+	e.num(uint64(p.Size.Wanted))
+	e.num(uint64(len(p.Size.Chosen)))
+	for _, s := range p.Size.Chosen {
+		e.session(s)
 	}
 	e.num(uint64(len(p.Rows)))
 	for i := range p.Rows {
@@ -405,11 +458,16 @@ func (e *encoder) gaveUp(all []record.GaveUp) {
 
 func (e *encoder) partition(p *record.Partition) {
 	e.str(p.Name)
+	e.str(p.Topic)
 	e.flag(p.Removed)
-	e.num(uint64(len(p.Meta)))
-	for _, m := range p.Meta {
-		e.str(m.Key)
-		e.str(m.Value)
+	e.pairs(p.Meta)
+}
+
+func (e *encoder) pairs(all []record.Pair) {
+	e.num(uint64(len(all)))
+	for _, p := range all {
+		e.str(p.Key)
+		e.str(p.Value)
 	}
 }
 
@@ -447,10 +505,17 @@ func (e *encoder) orders(o *record.Orders) {
 	e.num(uint64(len(o.Meta)))
 	for _, m := range o.Meta {
 		e.str(m.Partition)
-		for _, p := range m.Pairs {
-			e.str(p.Key)
-			e.str(p.Value)
-		}
+		e.pairs(m.Pairs)
+	}
+	e.num(uint64(len(o.Topics)))
+	for _, t := range o.Topics {
+		e.str(t.Name)
+		e.pairs(t.Pairs)
+	}
+	e.num(uint64(len(o.Release)))
+	for _, r := range o.Release {
+		e.str(r.Partition)
+		e.num(uint64(r.Kills))
 	}
 	e.flag(o.Freeze)
 }
@@ -472,7 +537,10 @@ func (a *Action) encode(e *encoder) {
 	e.session(a.Who)
 	e.num(uint64(a.Moved))
 	e.num(uint64(a.Placed))
+	e.num(uint64(a.Deaths))
 	e.num(uint64(a.Why))
+	e.fleet(&a.Fleet)
+	e.num(uint64(a.Have))
 	e.num(uint64(len(a.Late)))
 	for _, id := range a.Late {
 		e.num(uint64(id))
@@ -502,6 +570,7 @@ func (ev *Event) encode(e *encoder) {
 	e.token(ev.ID, ev.Token)
 	e.session(ev.Session)
 	e.str(ev.Text)
+	e.num(uint64(ev.Pause))
 	e.num(uint64(len(ev.Listing)))
 	for i := range ev.Listing {
 		e.partition(&ev.Listing[i])

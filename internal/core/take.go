@@ -50,6 +50,8 @@ func (n *Node) take(ev *Event) bool {
 		n.sawServer(ev.Text)
 	case Measured:
 		n.tookLoads(ev)
+	case Scaled:
+		n.tookScaled(ev)
 	case Tick:
 		return false // Steps has compared the time with n.wake
 	}

@@ -15,18 +15,22 @@ import (
 // targets lets the planner choose a member of the next plan for every partition.
 func (d *draft) targets(members []record.Session) []int32 {
 	n, sc := d.n, &d.n.lead.scratch
-	sc.open, sc.parts = sc.open[:0], sc.parts[:0]
-	for _, s := range members {
+	sc.open, sc.parts, sc.failing = sc.open[:0], sc.parts[:0], sc.failing[:0]
+	for i, s := range members {
 		p := n.peer(s)
+		if n.cfg.Strategy == Pack && n.failed(s) {
+			sc.failing = append(sc.failing, int32(i))
+		}
 		sc.open = append(sc.open, plan.Member{
 			Limit:    limit(p.rec),
-			Closed:   n.orders != nil && slices.Contains(n.orders.Drains, p.rec.Name),
+			Closed:   n.orders != nil && slices.Contains(n.orders.Drains, p.rec.Name) || d.chosen(s),
 			Reserved: !p.is(record.Live),
 		})
 	}
 	for i := range d.rows {
 		sc.parts = append(sc.parts, d.part(i, members))
 	}
+	d.apart()
 	switch {
 	case n.cfg.Strategy == Range:
 		sc.targets = n.lead.planner.Range(sc.open, sc.parts, sc.targets)
@@ -62,7 +66,7 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 		return part
 	}
 	e := &n.roster.Entries[i]
-	part.Off = e.Removed || n.paused(e.Name)
+	part.Off = e.Removed || n.paused(e.Name) || d.quarantined(record.ID(i))
 	at := r.Owner
 	if r.To != 0 { // its target, or its remembered home
 		at = r.To
@@ -78,7 +82,27 @@ func (d *draft) part(i int, members []record.Session) plan.Partition {
 		}
 	}
 	part.Avoid = d.avoid(record.ID(i), e.Name, members)
+	if r.State == record.Owned {
+		d.avoidFailing(&part)
+	}
 	return part
+}
+
+// avoidFailing keeps a partition that may stay where it is away from members whose source
+// has just failed.
+func (d *draft) avoidFailing(part *plan.Partition) {
+	sc := &d.n.lead.scratch
+	// failing-takes-no-load: A member that has just given a partition up takes none that
+	// runs well elsewhere.
+	// Without it: C2's source fails, so C2 has nothing to do and looks like the best place.
+	// Partitions of C1, which is overloaded, go to C2, fail there, and come back.
+	at := part.Owner
+	if len(sc.failing) == 0 || at == plan.None || !sc.open[at].Open() || part.Avoids(at) || rule.FailingTakesNoLoad.Off() {
+		return
+	}
+	all := slices.Concat(part.Avoid, sc.failing)
+	slices.Sort(all)
+	part.Avoid = slices.DeleteFunc(slices.Compact(all), func(m int32) bool { return m == at })
 }
 
 // index returns the index of session s, or of its heir, in the members of the next

@@ -49,6 +49,15 @@ func packs(c *core.Config) {
 	c.Packing = core.Packing{Capacity: 100_000, Target: 80, Trigger: 90, Interval: 3 * tick, CoolDown: 2 * tick, Measure: tick}
 }
 
+// sizes also lets a Scaler end members that are not needed.
+func sizes(c *core.Config) {
+	packs(c)
+	c.Scaling = core.Scaling{Min: 1, Max: 3, Step: 1, Band: 10, DownAfter: 2 * tick, Vanish: 5 * tick, Repeat: core.Forever}
+}
+
+func worksOn(c *core.Config)     { c.Continue = true }
+func quarantines(c *core.Config) { c.Quarantine = 2 }
+
 // speeds of partitions, in units per second.
 func speeds(all ...uint64) (out []core.Load) {
 	for _, v := range all {
@@ -186,6 +195,13 @@ var Configs = []*Config{
 	{Name: "2m1p emptied", Members: two, Parts: p, Prompt: Sources | Reads, Faults: budget{Empty: 1}},
 	{Name: "2m1p emptied+join", Catches: []rule.Rule{rule.HoldAfterLoss}, Long: true, Members: grow2, Parts: p, Prompt: Sources | Reads | Shows, Faults: budget{Empty: 1, Freeze: 1}},
 
+	// Members that work on without a lease: only the sink tells who may.
+	{Name: "2m1p continue", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Tune: worksOn, Faults: budget{LoseRequest: 4, Effect: 2}, Whom: map[Fault][]int{LoseRequest: {1}}},
+	{Name: "2m1p continue, frozen", Members: two, Parts: p, Prompt: Sources | Reads | Shows, Tune: worksOn, Faults: budget{LoseRequest: 3, Freeze: 1, Effect: 1}, Whom: map[Fault][]int{LoseRequest: {1}, Freeze: {1}}},
+
+	// Partitions whose owners die.
+	{Name: "3m2p quarantine", Members: three, Parts: pq, Prompt: Sources | Reads | Shows, Tune: quarantines, Faults: budget{Crash: 2}},
+
 	// Loads that change whenever they like, or are not known.
 	{Name: "2m2p loads", Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 2},
 		Loads: [][]core.Load{speeds(60, 60), speeds(10, 10), nil}},
@@ -193,4 +209,10 @@ var Configs = []*Config{
 		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60), speeds(10, 10)}},
 	{Name: "2m2p loads, lost", Long: true, Members: two, Parts: pq, Prompt: Sources | Reads | Shows, Tune: packs, Faults: budget{Load: 1, LoseRequest: 1, LoseAnswer: 1},
 		Loads: [][]core.Load{speeds(10, 10), speeds(60, 60)}},
+
+	// Members that a Scaler ends.
+	{Name: "2m2p sized", Members: two, Parts: pq, Prompt: Reads | Shows, Tune: sizes, Faults: budget{Load: 2},
+		Loads: [][]core.Load{speeds(60, 60), speeds(10, 10), speeds(60, 60)}},
+	{Name: "3m2p sized, crash", Members: three, Parts: pq, Prompt: Sources | Reads | Shows, Tune: sizes, Faults: budget{Load: 2, Crash: 1},
+		Loads: [][]core.Load{speeds(60, 60), speeds(10, 10), speeds(60, 60)}},
 }

@@ -97,7 +97,7 @@ func (w *world) promptly() {
 	for w.cfg.Prompt != 0 && w.bad == nil {
 		i := slices.IndexFunc(w.mail, func(m mail) bool {
 			switch m.kind {
-			case listing, measured, started, closed:
+			case listing, measured, scaled, started, closed:
 				return w.cfg.Prompt&Sources != 0 && w.procs[m.who].state == up
 			case request:
 				return w.cfg.Prompt.takes(m.ev.Verb) && !m.late && w.procs[m.who].state == up && !w.deaf(&m)
@@ -216,6 +216,9 @@ func (w *world) arrive(m mail) {
 		if ev, ok := w.word(&m); ok {
 			w.step(who, &ev)
 		}
+	case scaled:
+		w.carryOut(&m)
+		w.step(who, &core.Event{Kind: core.Scaled})
 	case gap:
 		w.gap(who)
 	case effect:

@@ -49,7 +49,7 @@ func (w *world) judge() {
 // overtime: whoever is awake has stopped at the end of its lease.
 func (w *world) overtime(who int) {
 	p := &w.procs[who]
-	if p.state != up || w.valid(p) {
+	if p.state != up || w.valid(p) || w.mayAct(p) { // whoever works on may
 		return
 	}
 	for _, r := range p.runs {
@@ -201,7 +201,7 @@ func (w *world) rest() bool {
 		return false
 	}
 	for id, e := range roster.Entries {
-		if !e.Removed && !w.paused(e.Name) && !w.runs(record.ID(id)) {
+		if !e.Removed && !w.paused(e.Name) && !w.quarantined(record.ID(id)) && !w.runs(record.ID(id)) {
 			return false
 		}
 	}
@@ -221,6 +221,11 @@ func (w *world) others(who int) bool {
 func (w *world) paused(name string) bool {
 	o := w.store.orders.cur.Orders
 	return o != nil && slices.Contains(o.Pauses, name)
+}
+
+func (w *world) quarantined(id record.ID) bool {
+	plan := w.store.plan.cur.Plan
+	return int(id) < len(plan.Rows) && plan.Rows[id].Reason == record.Quarantined
 }
 
 // runs: the partition runs where the plan says.

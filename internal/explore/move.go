@@ -168,7 +168,7 @@ func (w *world) strikes(dst []move) []move {
 				}
 			}
 		}
-		if w.budget[Effect] > 0 && p.state == up && w.valid(p) {
+		if w.budget[Effect] > 0 && p.state == up && w.mayAct(p) {
 			for j := range p.runs {
 				dst = append(dst, move{opEffect, who, uint8(j), never})
 			}

@@ -72,6 +72,8 @@ func (w *world) tellMail(m *mail) string {
 		return name + ": the source lists its partitions"
 	case measured:
 		return name + ": the source measures loads"
+	case scaled:
+		return name + ": the Scaler is asked for members"
 	case closed:
 		return name + ": the source is closed"
 	case gap:

@@ -115,6 +115,7 @@ const (
 	givenUp
 	listing
 	measured
+	scaled
 	closed
 	gap
 	effect
@@ -140,6 +141,9 @@ func (w *world) local(p *proc) core.Time { return w.now - p.held }
 
 // valid: the process believes that it may act.
 func (w *world) valid(p *proc) bool { return p.alive() && w.local(p) < p.node.Lease() }
+
+// mayAct: the process lets effects happen, with a lease or, where it works on, without.
+func (w *world) mayAct(p *proc) bool { return p.alive() && w.local(p) < p.node.Trusted() }
 
 // post adds mail, keeping it in an order that does not tell how it came about.
 func (w *world) post(m mail) {
@@ -200,6 +204,8 @@ func (w *world) act(who int, a *core.Action) {
 		w.post(mail{kind: listing, who: uint8(who)})
 	case core.DoMeasure:
 		w.post(mail{kind: measured, who: uint8(who)})
+	case core.DoScale:
+		w.scale(who, &a.Fleet)
 	case core.DoClose:
 		w.post(mail{kind: closed, who: uint8(who)})
 	case core.DoAbort:

@@ -75,8 +75,8 @@ func TestEventLinesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range []rota.EventKind{
-		rota.EventJoined, rota.EventLeader, rota.EventPlan, rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventRevoke, rota.EventStop,
-		rota.EventStopped, rota.EventLapsed, rota.EventResumed, rota.EventDead, rota.EventEvicted, rota.EventLeaving, rota.EventLeft, rota.EventFenced,
+		rota.EventJoined, rota.EventLeader, rota.EventPlan, rota.EventGrant, rota.EventStarting, rota.EventStart, rota.EventMeta, rota.EventRevoke, rota.EventStop,
+		rota.EventStopped, rota.EventLapsed, rota.EventWorksOn, rota.EventResumed, rota.EventDead, rota.EventEvicted, rota.EventLeaving, rota.EventLeft, rota.EventFenced,
 		rota.EventOrphaned, rota.EventStoreLost, rota.EventStoreBack, rota.EventError, rota.EventDeadLetter, rota.EventCondition, rota.EventMissed,
 		rota.EventHandle, rota.EventHandled, rota.EventSettled, rota.EventRefused, rota.EventLease, "gone", "work",
 	} {

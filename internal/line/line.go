@@ -31,6 +31,8 @@ type Line struct {
 	Member    string       `json:"member"`
 	Session   string       `json:"session,omitempty"`
 	Partition string       `json:"partition,omitempty"`
+	Topic     string       `json:"topic,omitempty"` // of a grant, and of metadata that changed
+	Meta      rota.Meta    `json:"meta,omitempty"`
 	Token     uint64       `json:"token,omitempty,string"` // jq and JavaScript round numbers above 2^53, and two grants would look the same
 	Plan      uint64       `json:"plan,omitempty"`
 	Gen       uint64       `json:"gen,omitempty"`
@@ -40,10 +42,14 @@ type Line struct {
 	Because   string       `json:"because,omitempty"`
 	Lease     int64        `json:"lease_ns,omitempty"` // until when the lease lasts, on the clock of boot_ns
 	About     string       `json:"about,omitempty"`
+	AboutName string       `json:"about_name,omitempty"`
 	Message   string       `json:"message,omitempty"`
 	Attempt   int          `json:"attempt,omitempty"`
 	Moved     int          `json:"moved,omitempty"`
 	Placed    int          `json:"placed,omitempty"`
+	Want      int          `json:"want,omitempty"`  // of a size: how many members are wanted
+	Have      int          `json:"have,omitempty"`  // and how many there are
+	Going     []string     `json:"going,omitempty"` // and which are to go
 	N         int          `json:"n,omitempty"`
 	PID       int          `json:"pid,omitempty"`
 	BootID    string       `json:"boot_id,omitempty"`
@@ -69,8 +75,8 @@ func New(event, group, member string) Line {
 // clock.
 func Of(e rota.Event, group string, boot time.Duration) Line {
 	l := Line{V: Version, T: e.Time, Boot: int64(boot), Event: string(e.Kind), Group: group, Member: e.Member, Session: e.Session,
-		Partition: e.Partition, Token: uint64(e.Token), Plan: e.Plan, Gen: e.Gen, Term: e.Term, Condition: string(e.Condition), Causes: e.Causes, Because: e.Because,
-		About: e.About, Message: e.Message, Attempt: e.Attempt, Moved: e.Moved, Placed: e.Placed, N: e.N}
+		Partition: e.Partition, Topic: e.Topic, Meta: e.Meta, Token: uint64(e.Token), Plan: e.Plan, Gen: e.Gen, Term: e.Term, Condition: string(e.Condition), Causes: e.Causes, Because: e.Because,
+		About: e.About, AboutName: e.AboutName, Message: e.Message, Attempt: e.Attempt, Moved: e.Moved, Placed: e.Placed, Want: e.Want, Have: e.Have, Going: e.Going, N: e.N}
 	if e.Remaining != 0 {
 		l.Lease = int64(boot + e.Remaining)
 	}

@@ -3,6 +3,8 @@ package line
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rota-dev/rota"
@@ -25,18 +27,22 @@ func (l *Line) Say(name func(session string) string) string {
 		return sayPlan(l)
 	case "start":
 		return "runs " + what
+	case "meta":
+		return "sees new metadata of " + what + ": " + cmp.Or(pairs(l.Meta), "none")
 	case "stop":
 		return "stops " + what + ": " + cmp.Or(l.Because, "asked to")
 	case "stopped":
 		return "has stopped " + what + because(l)
 	case "lapsed":
 		return "pauses: it has no lease; everything it ran has stopped"
+	case "works_on":
+		return "works on without a lease: the store does not answer, and --on-store-loss says continue"
 	case "resumed":
 		return "resumes: its lease is back"
 	case "dead":
-		return fmt.Sprintf("declares %s dead: nothing was heard of it for longer than its lease", name(l.About))
+		return fmt.Sprintf("declares %s dead: nothing was heard of it for longer than its lease", cmp.Or(l.AboutName, name(l.About)))
 	case "evicted":
-		return fmt.Sprintf("evicts %s: it did not stop in time", name(l.About))
+		return fmt.Sprintf("evicts %s: it did not stop in time", cmp.Or(l.AboutName, name(l.About)))
 	case "leaving":
 		return "is leaving: its partitions are handed over"
 	case "left":
@@ -51,6 +57,8 @@ func (l *Line) Say(name func(session string) string) string {
 		return "reaches the store again"
 	case "writes_lost":
 		return "ends this session: the store has lost acknowledged writes"
+	case "size":
+		return saySize(l)
 	case "condition":
 		return "note: " + rota.ConditionInfo{Partition: l.Partition, Text: l.Because}.String()
 	case "error":
@@ -63,6 +71,15 @@ func (l *Line) Say(name func(session string) string) string {
 		return "is gone" + because(l)
 	}
 	return ""
+}
+
+// pairs puts metadata into words: a=1 b=2.
+func pairs(m rota.Meta) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
 }
 
 func because(l *Line) string {
@@ -90,13 +107,21 @@ func sayPlan(l *Line) string {
 	return out
 }
 
+func saySize(l *Line) string {
+	out := fmt.Sprintf("wants %d members, has %d", l.Want, l.Have)
+	if len(l.Going) > 0 {
+		out += "; to go: " + strings.Join(plain.Texts(l.Going), ", ")
+	}
+	return out + because(l)
+}
+
 // Causes says why a plan was made: c3 died and an operator ordered it.
 func Causes(causes []rota.Cause) string {
 	words := map[rota.Why]struct{ who, what string }{
 		rota.WhyJoined: {"a member", "joined"}, rota.WhyLeft: {"a member", "left"}, rota.WhyDied: {"a member", "died"},
 		rota.WhyEvicted: {"a member", "was evicted"}, rota.WhyReturned: {"a member", "came back"}, rota.WhyOrders: {"an operator", "ordered it"},
 		rota.WhyRoster: {"the partitions", "changed"}, rota.WhyOwnerless: {"a partition", "had no owner"},
-		rota.WhyLoad: {"a member", "was overloaded"}, rota.WhyInterval: {"a better plan", "was found"},
+		rota.WhyLoad: {"a member", "was overloaded"}, rota.WhySize: {"a member", "is to go"}, rota.WhyInterval: {"a better plan", "was found"},
 	}
 	var out []string
 	for _, c := range causes {

@@ -146,12 +146,13 @@ func (t *Turn) Wait(ctx context.Context, stop <-chan struct{}) (time.Time, error
 }
 
 // Done says that a handler that Wait let pass at the given time has returned, with
-// n messages handled. The others wait for the partition again if it was quick.
-func (t *Turn) Done(at time.Time, n int) {
+// n messages handled. The others wait for the partition again if it was quick. Done returns
+// how long the handler took.
+func (t *Turn) Done(at time.Time, n int) (took time.Duration) {
 	now, g := time.Now(), t.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	took := now.Sub(at)
+	took = now.Sub(at)
 	t.skipped = took > slow && took > slowFactor*t.others()
 	if t.took == 0 {
 		t.setTook(took)
@@ -162,11 +163,12 @@ func (t *Turn) Done(at time.Time, n int) {
 	was := t.count
 	t.count += int64(n)
 	if g.wake == nil || was > g.low {
-		return // nobody waits, or not for this one
+		return took // nobody waits, or not for this one
 	}
 	if g.low = g.slowest(now); g.low >= g.goal {
 		g.wakeAll()
 	}
+	return took
 }
 
 // pass returns nil if the partition may pass, otherwise the channel to wait for.

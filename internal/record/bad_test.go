@@ -14,6 +14,7 @@ func goodPlan() *Plan {
 		Incarnation: 6, Gen: 8, Decided: 7, Term: 2, Leader: 1, Members: []Session{1, 2, 3},
 		Kills:   []Kill{{ID: 0, Count: 1, Last: 9}, {ID: 2, Count: 1, Last: 9}},
 		Returns: []Return{{"c1", 1}, {"c2", 2}},
+		Size:    Size{3, []Session{2, 3}},
 		Rows: []Row{
 			{State: Owned, Owner: 1, Token: MakeToken(6, 1), Rev: 3},
 			{State: Revoking, Owner: 77, To: 2, Token: MakeToken(5, 4), Rev: 8},
@@ -25,7 +26,7 @@ func goodPlan() *Plan {
 
 func goodRoster() *Roster {
 	return &Roster{Ver: 3, Entries: []Partition{
-		{Name: "q0", Meta: []Pair{{"a", "1"}, {"b", ""}}},
+		{Name: "q0", Topic: "t", Meta: []Pair{{"a", "1"}, {"b", ""}}},
 		{Name: "q1", Removed: true},
 	}}
 }
@@ -33,9 +34,10 @@ func goodRoster() *Roster {
 func goodOrders() *Orders {
 	return &Orders{
 		Ver: 3, Add: []string{"q9"}, Remove: []string{"q1"},
-		Meta: []Meta{{"q0", []Pair{{"a", "1"}}}, {"q1", nil}},
-		Pins: []Pin{{"q0", "c1"}, {"q1", "c1"}},
-		Bans: []Pin{{"q0", "c1"}, {"q0", "c2"}, {"q1", "c1"}}, Pauses: []string{"q0"}, Drains: []string{"c1"},
+		Meta:   []Meta{{"q0", []Pair{{"a", "1"}}}, {"q1", nil}},
+		Topics: []Topic{{"t", []Pair{{"a", "1"}}}, {"u", nil}},
+		Pins:   []Pin{{"q0", "c1"}, {"q1", "c1"}},
+		Bans:   []Pin{{"q0", "c1"}, {"q0", "c2"}, {"q1", "c1"}}, Pauses: []string{"q0"}, Drains: []string{"c1"},
 		Release: []Release{{"q0", 3}}, Log: []Order{{1, "ann", "pin q0", "why not"}},
 	}
 }
@@ -175,6 +177,15 @@ var badRecords = []bad{
 	roster("roster: partition 0: metadata: 4097 bytes of keys and values, more than 4096",
 		func(x *Roster) { x.Entries[0].Meta[1].Value = strings.Repeat("v", 4097-3) }),
 
+	roster("roster: partition 0: topic "+nForty+" has 257 bytes, more than 256", func(x *Roster) { x.Entries[0].Topic = long257 }),
+	roster(`roster: partition 0: topic "t\n" contains a control character`, func(x *Roster) { x.Entries[0].Topic = "t\n" }),
+
+	orders("orders: topics: name is empty", func(x *Orders) { x.Topics[0].Name = "" }),
+	orders(`orders: topics: "u" appears twice`, func(x *Orders) { x.Topics[0].Name = "u" }),
+	orders(`orders: topics: "u" comes after "v", but must be sorted`, func(x *Orders) { x.Topics[0].Name = "v" }),
+	orders(`orders: topics: meta of "t": key is empty`, func(x *Orders) { x.Topics[0].Pairs[0].Key = "" }),
+	orders(`orders: topics: meta of "t": 4097 bytes of keys and values, more than 4096`,
+		func(x *Orders) { x.Topics[0].Pairs[0].Value = strings.Repeat("v", 4096) }),
 	orders("orders: add: partition is empty", func(x *Orders) { x.Add[0] = "" }),
 	orders(`orders: remove: partition "\t" contains a control character`, func(x *Orders) { x.Remove[0] = "\t" }),
 	orders("orders: meta: partition is empty", func(x *Orders) { x.Meta[0].Partition = "" }),
@@ -325,7 +336,8 @@ func TestBadBytesAreRefused(t *testing.T) {
 		{nil, kindPlan, "plan: kind: cut short: 1 bytes wanted, 0 left"},
 		{[]byte("P"), kindPlan, "plan: version: cut short: 1 bytes wanted, 0 left"},
 		{[]byte("P\x00"), kindPlan, "plan: version 0 does not exist"},
-		{[]byte("P\x02 and more"), kindPlan, "plan: version 2, but this member reads versions up to 1: upgrade this member"},
+		{[]byte("P\x01 and more"), kindPlan, "plan: version 1 was written by a development version of rota, before the first release: end its members, then rota group repair takes it away"},
+		{[]byte("P\x03 and more"), kindPlan, "plan: version 3, but this member reads versions up to 2: upgrade this member"},
 		{[]byte("M\x01"), kindPlan, "plan: this is a member record, not a plan"},
 		{[]byte("P\x01"), kindRoster, "roster: this is a plan, not a roster"},
 		{[]byte("R\x07"), kindOrders, "orders: this is a roster, not an orders record"},
@@ -340,7 +352,7 @@ func TestBadBytesAreRefused(t *testing.T) {
 		{hist(2, "123456"), kindHistory, "history: plans: 2 entries do not fit in the 6 bytes left"},
 		{hist(1, 1, 1, 0, 5, "abc"), kindHistory, "history: causes: 5 entries do not fit in the 3 bytes left"},
 		{hist(1, 1, 1, 0, 0, 1<<32, 0), kindHistory, "history: moves: 4294967296 has more than 32 bits"},
-		{raw(kindRoster, 1, 1, 1, "q", 0, 2), kindRoster, "roster: removed: 2 is neither 0 nor 1"},
+		{raw(kindRoster, 1, 1, 1, "q", 0, 0, 2), kindRoster, "roster: removed: 2 is neither 0 nor 1"},
 		{raw(kindMember, "1234567"), kindMember, "member: session: cut short: 8 bytes wanted, 7 left"},
 
 		{rawPlan(0, 4, states), kindPlan, "plan: rows: 4 entries do not fit in the 3 bytes left"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,9 +46,12 @@ var verbs = map[string]struct {
 	"unpin":   {"partitions", 1, many, unpin},
 	"ban":     {"a partition and members", 2, many, ban},
 	"unban":   {"a partition and, unless all its bans are meant, members", 1, many, unban},
+	"release": {"a partition and how many deaths to forgive it", 2, 2, release},
 	"freeze":  {"", 0, 0, func(x *Orders, _ []string) error { x.Freeze = true; return nil }},
 	"thaw":    {"", 0, 0, func(x *Orders, _ []string) error { x.Freeze = false; return nil }},
 	"set":     {"a partition and KEY=VALUE", 2, many, set},
+
+	"set-topic": {"a topic and KEY=VALUE", 2, many, setTopic},
 }
 
 func pauses(x *Orders) *[]string { return &x.Pauses }
@@ -108,6 +112,18 @@ func unban(x *Orders, args []string) error {
 	return nil
 }
 
+// release forgives a partition the deaths of its owners.
+func release(x *Orders, args []string) error {
+	deaths, err := strconv.ParseUint(args[1], 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is no number of deaths", args[1])
+	}
+	x.Release = slices.DeleteFunc(slices.Clone(x.Release), func(r Release) bool { return r.Partition == args[0] })
+	x.Release = append(x.Release, Release{args[0], uint32(deaths)})
+	slices.SortFunc(x.Release, func(a, b Release) int { return strings.Compare(a.Partition, b.Partition) })
+	return nil
+}
+
 func byPartition(a, b Pin) int {
 	return cmp.Or(strings.Compare(a.Partition, b.Partition), strings.Compare(a.Member, b.Member))
 }
@@ -119,18 +135,10 @@ func set(x *Orders, args []string) error {
 	if !found {
 		meta = slices.Insert(meta, i, Meta{Partition: args[0]})
 	}
-	pairs := slices.Clone(meta[i].Pairs)
-	for _, arg := range args[1:] {
-		k, v, ok := strings.Cut(arg, "=")
-		if !ok || k == "" {
-			return fmt.Errorf("%q: want KEY=VALUE", arg)
-		}
-		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Key == k })
-		if v != "" {
-			pairs = append(pairs, Pair{k, v})
-		}
+	pairs, err := setPairs(meta[i].Pairs, args[1:])
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
 	meta[i].Pairs = pairs
 	if len(pairs) == 0 {
 		meta = slices.Delete(meta, i, i+1)
@@ -139,23 +147,67 @@ func set(x *Orders, args []string) error {
 	return nil
 }
 
-// Fit tells whether the partitions of r, with the partitions and metadata that x
-// orders, still make a roster that can be written.
-func (x *Orders) Fit(r *Roster) error {
-	next := &Roster{Ver: r.Ver, Entries: slices.Clone(r.Entries)}
-	at := make(map[string]int, len(next.Entries))
-	for i := range next.Entries {
-		at[next.Entries[i].Name] = i
+// setTopic is set for all partitions of a topic.
+func setTopic(x *Orders, args []string) error {
+	topics := slices.Clone(x.Topics)
+	i, found := slices.BinarySearchFunc(topics, args[0], func(t Topic, name string) int { return strings.Compare(t.Name, name) })
+	if !found {
+		topics = slices.Insert(topics, i, Topic{Name: args[0]})
 	}
-	for _, name := range x.Add {
-		if _, known := at[name]; !known {
-			at[name] = len(next.Entries)
-			next.Entries = append(next.Entries, Partition{Name: name})
+	pairs, err := setPairs(topics[i].Pairs, args[1:])
+	if err != nil {
+		return err
+	}
+	topics[i].Pairs = pairs
+	if len(pairs) == 0 {
+		topics = slices.Delete(topics, i, i+1)
+	}
+	x.Topics = topics
+	return nil
+}
+
+// setPairs returns pairs as KEY=VALUE arguments change them.
+func setPairs(pairs []Pair, args []string) ([]Pair, error) {
+	pairs = slices.Clone(pairs)
+	for _, arg := range args {
+		k, v, ok := strings.Cut(arg, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%q: want KEY=VALUE", arg)
+		}
+		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Key == k })
+		if v != "" {
+			pairs = append(pairs, Pair{k, v})
 		}
 	}
-	for _, m := range x.Meta {
-		if i, known := at[m.Partition]; known {
-			next.Entries[i].Meta = MergeMeta(next.Entries[i].Meta, m.Pairs)
+	slices.SortFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+	return pairs, nil
+}
+
+// Fit tells whether the partitions of r, with the partitions and metadata that x
+// orders, still make a roster that can be written. The metadata in r has what was
+// ordered before, which does not count: x has replaced it, or taken it away.
+func (x *Orders) Fit(r *Roster, before *Orders) error {
+	next := &Roster{Ver: r.Ver, Entries: slices.Clone(r.Entries)}
+	known := make(map[string]bool, len(next.Entries))
+	for i := range next.Entries {
+		known[next.Entries[i].Name] = true
+	}
+	topic := OnlyTopic(r.Entries)
+	for _, name := range x.Add {
+		if !known[name] {
+			known[name] = true
+			next.Entries = append(next.Entries, Partition{Name: name, Topic: topic})
+		}
+	}
+	was, is := before.Ordered(), x.Ordered()
+	for i := range next.Entries {
+		e := &next.Entries[i]
+		if e.Removed {
+			continue
+		}
+		e.Meta = is.Over(e.Name, e.Topic, was.Without(e.Name, e.Topic, e.Meta))
+		if err := pairs(fmt.Sprintf("metadata of %q, from its source, for its topic and for itself", e.Name), e.Meta); err != nil {
+			return err
 		}
 	}
 	_, err := Encode(next)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,9 @@ func TestGive(t *testing.T) {
 		{"set q2 a=1", "set q1 b=2 a=x=y", Orders{Meta: []Meta{{"q1", []Pair{{"a", "x=y"}, {"b", "2"}}}, {"q2", []Pair{{"a", "1"}}}}}},
 		{"set q1 a=1 b=2", "set q1 a= b=3", Orders{Meta: []Meta{{"q1", []Pair{{"b", "3"}}}}}},
 		{"set q1 a=1", "set q1 a=", Orders{}},
+		{"set-topic t a=1", "set-topic s b=2", Orders{Topics: []Topic{{"s", []Pair{{"b", "2"}}}, {"t", []Pair{{"a", "1"}}}}}},
+		{"set-topic t a=1 b=2", "set-topic t a= b=3", Orders{Topics: []Topic{{"t", []Pair{{"b", "3"}}}}}},
+		{"set-topic t a=1", "set-topic t a=", Orders{}},
 	} {
 		var x Orders
 		if c.given != "" {
@@ -77,6 +81,8 @@ func TestGiveRefuses(t *testing.T) {
 		"set q1":         "set takes a partition and KEY=VALUE",
 		"set q1 a=1 b":   `set q1: "b": want KEY=VALUE`,
 		"set q1 =1":      `set q1: "=1": want KEY=VALUE`,
+		"set-topic t":    "set-topic takes a topic and KEY=VALUE",
+		"set-topic t x":  `set-topic t: "x": want KEY=VALUE`,
 		"unban":          "unban takes",
 		"partitions add": "unknown order",
 	} {
@@ -102,10 +108,13 @@ func TestWhatIsGivenIsValid(t *testing.T) {
 		for range min(verbs[verb].most, verbs[verb].least+r.IntN(2)) {
 			args = append(args, names[r.IntN(len(names))])
 		}
-		if verb == "set" {
+		if strings.HasPrefix(verb, "set") {
 			for i := range args[1:] {
 				args[i+1] += "=" + strings.Repeat("v", r.IntN(3))
 			}
+		}
+		if verb == "release" {
+			args[1] = strconv.Itoa(r.IntN(9))
 		}
 		if _, err := x.Give(verb, args...); err != nil {
 			t.Fatal(err)

@@ -79,7 +79,7 @@ func TestOrdersFitTheRoster(t *testing.T) {
 		if _, err := o.Give("set", c.args...); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Fit(r); (err == nil) != c.ok {
+		if err := o.Fit(r, nil); (err == nil) != c.ok {
 			t.Errorf("set %s %.8s…: %v", c.args[0], c.args[1], err)
 		}
 	}
@@ -87,10 +87,48 @@ func TestOrdersFitTheRoster(t *testing.T) {
 	for i := range MaxPartitions {
 		full.Entries = append(full.Entries, Partition{Name: time.Duration(i + 1).String()})
 	}
-	if err := (&Orders{Add: []string{"one more"}}).Fit(full); err == nil {
+	if err := (&Orders{Add: []string{"one more"}}).Fit(full, nil); err == nil {
 		t.Error("a partition more than a roster may have was not refused")
 	}
-	if err := (&Orders{Add: []string{"1ns"}}).Fit(full); err != nil {
+	if err := (&Orders{Add: []string{"1ns"}}).Fit(full, nil); err != nil {
 		t.Errorf("one that is there: %v", err)
+	}
+}
+
+// TestMetadataOfAllThreeMustFit merges what the source says, what is ordered for the topic
+// and what is ordered for the partition: the error names both numbers, and what an order
+// replaces or takes away does not count.
+func TestMetadataOfAllThreeMustFit(t *testing.T) {
+	long := strings.Repeat("x", 1500)
+	source := Partition{Name: "a", Topic: "t", Meta: []Pair{{"from", long}}}
+	for _, c := range []struct {
+		name          string
+		before, after []string // verb, name, pairs
+		says          string
+	}{
+		{"two of three", nil, []string{"set-topic", "t", "note=" + long}, ""},
+		{"three", []string{"set-topic", "t", "note=" + long}, []string{"set", "a", "memo=" + long},
+			`metadata of "a", from its source, for its topic and for itself: 4512 bytes of keys and values, more than 4096`},
+		{"three, by the topic", []string{"set", "a", "memo=" + long}, []string{"set-topic", "t", "note=" + long}, "4512 bytes of keys and values, more than 4096"},
+		{"another topic", []string{"set", "a", "memo=" + long}, []string{"set-topic", "u", "note=" + long}, ""},
+		{"the partition's instead of the topic's", []string{"set-topic", "t", "note=" + long}, []string{"set", "a", "note=" + long}, ""},
+		{"one taken away", []string{"set", "a", "memo=" + long}, []string{"set", "a", "memo=", "other=" + long}, ""},
+	} {
+		var was Orders
+		if c.before != nil {
+			if _, err := was.Give(c.before[0], c.before[1:]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &Roster{Ver: 1, Entries: []Partition{source, {Name: "b", Topic: "u"}}}
+		r.Entries[0].Meta = was.Ordered().Over("a", "t", source.Meta)
+		is := was
+		if _, err := is.Give(c.after[0], c.after[1:]...); err != nil {
+			t.Fatal(err)
+		}
+		err := is.Fit(r, &was)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
 	}
 }

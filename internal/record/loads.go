@@ -16,6 +16,8 @@ type Loads struct {
 	Needs   string // in words: what the load needs
 	Wanted  uint32 // members that the load needs
 	Used    uint32 // members that the plan gives something to
+	Asked   int64  // when the Scaler was last asked; 0 if it was not
+	Answer  string // what it said: empty if all was well
 	Members []MemberLoad
 	Parts   []PartLoad // by ID
 }
@@ -47,6 +49,8 @@ func (x *Loads) Append(dst []byte) []byte {
 	w.text(x.Needs)
 	w.uvarint(uint64(x.Wanted))
 	w.uvarint(uint64(x.Used))
+	w.time(x.Asked)
+	w.text(x.Answer)
 	appendList(w, x.Members, func(w *writer, m MemberLoad) {
 		w.session(m.Session)
 		w.uvarint(m.Load)
@@ -71,6 +75,8 @@ func DecodeLoads(b []byte) (*Loads, error) {
 		Needs:  r.text("needs"),
 		Wanted: r.uint32("wanted"),
 		Used:   r.uint32("used"),
+		Asked:  r.time("asked"),
+		Answer: r.text("answer"),
 		Members: list(r, "members", 10, func(r *reader) MemberLoad {
 			return MemberLoad{Session: r.session("session"), Load: r.uvarint("load"), Capacity: r.uvarint("capacity")}
 		}),
@@ -82,7 +88,7 @@ func DecodeLoads(b []byte) (*Loads, error) {
 }
 
 func (x *Loads) check() error {
-	if err := cmp.Or(name("unit", x.Unit, maxCode), prose("needs", x.Needs)); err != nil {
+	if err := cmp.Or(name("unit", x.Unit, maxCode), prose("needs", x.Needs), prose("answer", x.Answer)); err != nil {
 		return err
 	}
 	for i := range x.Members {

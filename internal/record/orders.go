@@ -17,6 +17,10 @@ func (x *Orders) Append(dst []byte) []byte {
 		w.text(m.Partition)
 		appendList(w, m.Pairs, (*writer).pair)
 	})
+	appendList(w, x.Topics, func(w *writer, t Topic) {
+		w.text(t.Name)
+		appendList(w, t.Pairs, (*writer).pair)
+	})
 	appendList(w, x.Pins, (*writer).pin)
 	appendList(w, x.Bans, (*writer).pin)
 	appendList(w, x.Pauses, (*writer).text)
@@ -47,6 +51,9 @@ func DecodeOrders(b []byte) (*Orders, error) {
 		Meta: list(r, "meta", 2, func(r *reader) Meta {
 			return Meta{Partition: r.text("meta"), Pairs: r.pairs("meta")}
 		}),
+		Topics: list(r, "topics", 2, func(r *reader) Topic {
+			return Topic{Name: r.text("topics"), Pairs: r.pairs("topics")}
+		}),
 		Pins:   r.pins("pins"),
 		Bans:   r.pins("bans"),
 		Pauses: r.texts("pauses"),
@@ -74,6 +81,7 @@ func (x *Orders) check() error {
 		names("add: partition", x.Add, maxPartition),
 		names("remove: partition", x.Remove, maxPartition),
 		x.checkMeta(),
+		x.checkTopics(),
 		checkPins("pins", x.Pins),
 		sorted("pins", x.Pins, func(p Pin) string { return p.Partition }),
 		checkPins("bans", x.Bans),
@@ -95,6 +103,18 @@ func (x *Orders) checkMeta() error {
 		}
 	}
 	return sorted("meta", x.Meta, func(m Meta) string { return m.Partition })
+}
+
+func (x *Orders) checkTopics() error {
+	for _, t := range x.Topics {
+		if err := name("topics: name", t.Name, maxPartition); err != nil {
+			return err
+		}
+		if err := pairs(fmt.Sprintf("topics: meta of %q", t.Name), t.Pairs); err != nil {
+			return err
+		}
+	}
+	return sorted("topics", x.Topics, func(t Topic) string { return t.Name })
 }
 
 func checkPins(field string, pins []Pin) error {

@@ -29,6 +29,8 @@ func (x *Plan) Append(dst []byte) []byte {
 		w.text(t.Name)
 		w.uvarint(uint64(t.Count))
 	})
+	w.uvarint(uint64(x.Size.Wanted))
+	appendList(w, x.Size.Chosen, (*writer).session)
 	w.rows(x)
 	return w.b
 }
@@ -39,6 +41,7 @@ func (w *writer) kills(list []Kill) {
 		w.id(k.ID, &next)
 		w.uvarint(uint64(k.Count))
 		w.session(k.Last)
+		w.bool(k.Elsewhere)
 	})
 }
 
@@ -74,6 +77,7 @@ func OpenPlan(b []byte) (*Plan, error) {
 			return Return{Name: r.text("returns"), Count: r.uint32("returns")}
 		}),
 	}
+	p.Size = Size{Wanted: r.uint32("wanted"), Chosen: list(r, "chosen", 8, func(r *reader) Session { return r.session("chosen") })}
 	c := r.columns(p)
 	if err := r.end(); err != nil {
 		return nil, err
@@ -86,8 +90,8 @@ func OpenPlan(b []byte) (*Plan, error) {
 
 func (r *reader) kills() []Kill {
 	var next uint64
-	return list(r, "kills", 10, func(r *reader) Kill {
-		return Kill{ID: r.id("kills", &next), Count: r.uint32("kills count"), Last: r.session("kills last")}
+	return list(r, "kills", 11, func(r *reader) Kill {
+		return Kill{ID: r.id("kills", &next), Count: r.uint32("kills count"), Last: r.session("kills last"), Elsewhere: r.bool("kills elsewhere")}
 	})
 }
 
@@ -182,7 +186,13 @@ func (x *Plan) checkHead() error {
 			return err
 		}
 	}
-	return sorted("returns", x.Returns, func(t Return) string { return t.Name })
+	if err := sorted("returns", x.Returns, func(t Return) string { return t.Name }); err != nil {
+		return err
+	}
+	if len(x.Size.Chosen) > 0 && x.Size.Chosen[0] == 0 {
+		return fmt.Errorf("chosen: entry 0 is zero, which is no session")
+	}
+	return sorted("chosen", x.Size.Chosen, func(s Session) Session { return s })
 }
 
 // checkRow checks a row against the plan. Neither Owner nor To has to be a member:

@@ -119,9 +119,16 @@ type Plan struct {
 	Members     []Session // in joining order, standbys included
 	Kills       []Kill    // by ID
 	Returns     []Return  // by Name
-	Rows        []Row     // by partition ID; nil in the lazy form, see OpenPlan
+	Size        Size
+	Rows        []Row // by partition ID; nil in the lazy form, see OpenPlan
 
 	cols *columns // the rows still encoded: the lazy form
+}
+
+// Size is how many members a leader wants, where a Scaler is asked for them.
+type Size struct {
+	Wanted uint32    // 0 if there is no Scaler
+	Chosen []Session // members that shall go, ascending: they are given nothing
 }
 
 // A Kill counts owners that died soon after starting one partition.
@@ -129,6 +136,8 @@ type Kill struct {
 	ID    ID
 	Count uint32
 	Last  Session // the newest owner counted
+	// Elsewhere tells that owners of more than one name are among them.
+	Elsewhere bool
 }
 
 // A Return counts how often a member of this name came back in a row without
@@ -149,7 +158,8 @@ type Roster struct {
 // A Partition is one entry of the roster.
 type Partition struct {
 	Name    string
-	Meta    []Pair // by Key
+	Topic   string // that it belongs to; empty if its source has no topics
+	Meta    []Pair // by Key: the source's, with what is ordered for the topic and for the partition over it
 	Removed bool
 }
 
@@ -163,6 +173,7 @@ type Orders struct {
 	Add     []string // partitions the source does not list
 	Remove  []string // partitions to remove
 	Meta    []Meta   // by Partition
+	Topics  []Topic  // by Name
 	Pins    []Pin    // by Partition
 	Bans    []Pin    // by Partition, then Member
 	Pauses  []string
@@ -176,6 +187,13 @@ type Orders struct {
 type Meta struct {
 	Partition string
 	Pairs     []Pair
+}
+
+// A Topic is metadata ordered for all partitions of one topic. It wins over the source's,
+// and what is ordered for a partition wins over it.
+type Topic struct {
+	Name  string
+	Pairs []Pair
 }
 
 // A Pin ties a partition to a member's name (in Pins) or keeps it away from it
@@ -225,6 +243,7 @@ type Member struct {
 	Proof    bool          // DEAD by a proof that its process is gone, not by silence
 	// Returning tells that the member means to come back soon.
 	Returning bool
+	Continues bool   // it works on without a lease while the store does not answer
 	Load      []Load // by ID: partitions of which more was handled, a part of them at a time
 	Handled   uint64 // messages handled since the session began
 	Busy      uint32 // share of the time that handlers with something to do worked, in thousandths

@@ -228,9 +228,15 @@ func (r random) plan() *Plan {
 	p.Decided = p.Gen - r.number()%p.Gen
 	slices.Sort(p.Members)
 	p.Members = slices.Compact(p.Members)
+	p.Size.Wanted = r.Uint32()
+	for _, s := range p.Members {
+		if r.flag() {
+			p.Size.Chosen = append(p.Size.Chosen, s)
+		}
+	}
 	r.Shuffle(len(p.Members), func(i, j int) { p.Members[i], p.Members[j] = p.Members[j], p.Members[i] })
 	r.rows(p)
-	p.Kills = byID(r, len(p.Rows), func(id ID) Kill { return Kill{id, r.Uint32(), r.session()} })
+	p.Kills = byID(r, len(p.Rows), func(id ID) Kill { return Kill{id, r.Uint32(), r.session(), r.IntN(2) == 0} })
 	return p
 }
 
@@ -269,7 +275,7 @@ func (r random) rows(p *Plan) {
 
 func (r random) roster() *Roster {
 	x := &Roster{Ver: max(r.number(), 1), Entries: keyed(r, 256, func(w string) Partition {
-		return Partition{w, r.pairs(), r.flag()}
+		return Partition{w, []string{"", r.word(256)}[r.IntN(2)], r.pairs(), r.flag()}
 	})}
 	r.Shuffle(len(x.Entries), func(i, j int) { x.Entries[i], x.Entries[j] = x.Entries[j], x.Entries[i] })
 	return x
@@ -280,6 +286,7 @@ func (r random) orders() *Orders {
 	x := &Orders{
 		Ver: max(r.number(), 1), Add: names(), Remove: names(), Pauses: names(), Drains: names(), Freeze: r.flag(),
 		Meta:    keyed(r, 256, func(w string) Meta { return Meta{w, r.pairs()} }),
+		Topics:  keyed(r, 256, func(w string) Topic { return Topic{w, r.pairs()} }),
 		Pins:    keyed(r, 256, func(w string) Pin { return Pin{w, r.word(128)} }),
 		Release: some(r, func() Release { return Release{r.word(256), r.Uint32()} }),
 		Log: some(r, func() Order {
@@ -319,7 +326,7 @@ func (r random) member() *Member {
 func (r random) loads() *Loads {
 	return &Loads{
 		At: int64(r.Uint64()), Unit: r.word(64), Known: r.flag(), Looked: int64(r.Uint64()), Moved: r.flag(), Needs: r.word(100),
-		Wanted: r.Uint32(), Used: r.Uint32(),
+		Wanted: r.Uint32(), Used: r.Uint32(), Asked: int64(r.Uint32()), Answer: "refused",
 		Members: some(r, func() MemberLoad { return MemberLoad{r.session(), r.number(), r.number()} }),
 		Parts:   some(r, func() PartLoad { return PartLoad{r.number(), r.number()} }),
 	}

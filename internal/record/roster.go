@@ -15,6 +15,7 @@ func (x *Roster) Append(dst []byte) []byte {
 	w.uvarint(x.Ver)
 	appendList(w, x.Entries, func(w *writer, p Partition) {
 		w.text(p.Name)
+		w.text(p.Topic)
 		appendList(w, p.Meta, (*writer).pair)
 		w.bool(p.Removed)
 	})
@@ -36,7 +37,7 @@ func DecodeRoster(b []byte) (*Roster, error) {
 func OpenRoster(b []byte) (*Roster, error) {
 	r := read(b, kindRoster)
 	x := &Roster{Ver: r.uvarint("ver")}
-	n := r.count("entries", 3)
+	n := r.count("entries", 4)
 	x.packed = &packed{b: b, at: make([]uint32, n)}
 	names := make([]string, n)
 	for i := range n {
@@ -60,7 +61,7 @@ func OpenRoster(b []byte) (*Roster, error) {
 }
 
 func (r *reader) partition() Partition {
-	return Partition{Name: r.text("name"), Meta: r.pairs("metadata"), Removed: r.bool("removed")}
+	return Partition{Name: r.text("name"), Topic: r.text("topic"), Meta: r.pairs("metadata"), Removed: r.bool("removed")}
 }
 
 // packed are entries of a roster that are still encoded, and known to be valid.
@@ -144,6 +145,11 @@ func (p *Partition) check() error {
 	if err := name("name", p.Name, maxPartition); err != nil {
 		return err
 	}
+	if p.Topic != "" {
+		if err := name("topic", p.Topic, maxPartition); err != nil {
+			return err
+		}
+	}
 	return pairs("metadata", p.Meta)
 }
 
@@ -151,21 +157,3 @@ func (p *Partition) check() error {
 // With so many, the plan and every member's record still fit into a store's value,
 // whatever their rows and lists hold.
 const MaxPartitions = 1 << 15
-
-// MergeMeta puts pairs over base, both sorted by Key: where both have a key, pairs
-// win.
-func MergeMeta(base, pairs []Pair) []Pair {
-	out := slices.Clone(base)
-	for _, p := range pairs {
-		at, ok := slices.BinarySearchFunc(out, p.Key, func(q Pair, k string) int { return cmp.Compare(q.Key, k) })
-		if ok {
-			out[at] = p
-		} else {
-			out = slices.Insert(out, at, p)
-		}
-	}
-	return out
-}
-
-// MetaFits tells whether a partition can have this metadata.
-func MetaFits(pairs []Pair) bool { return (&Partition{Name: "p", Meta: pairs}).check() == nil }

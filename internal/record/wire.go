@@ -14,14 +14,16 @@ const MaxSize = 768 << 10
 // maxID bounds partition IDs.
 const maxID = 1 << 24
 
-// version is the newest version that this code reads, and the one that it writes.
+// version is the newest version that this code reads, and the one that it writes. It is
+// that of the first release; records of version 1 are from before, and no two of those
+// are sure to have the same fields.
 //
-// Version 2 of a record adds fields after the last one of version 1; its decoder
-// ends with `if r.version >= 2 { x.New = r.uvarint("new") }` and older records keep
-// the field's zero value or a default. The encoder then always writes version 2,
-// and only that encoding is canonical. Members of version 1 refuse such a record,
-// so a release that writes version 2 has to come after one that reads it.
-const version = 1
+// Version 3 of a record adds fields after the last one of version 2; its decoder
+// ends with `if r.version >= 3 { x.New = r.uvarint("new") }` and older records keep
+// the field's zero value or a default. The encoder then always writes version 3,
+// and only that encoding is canonical. Members of version 2 refuse such a record,
+// so a release that writes version 3 has to come after one that reads it.
+const version = 2
 
 // A kind is the first byte of every record: a letter, for people with a hex dump.
 type kind byte
@@ -165,6 +167,8 @@ func read(b []byte, k kind) *reader {
 	switch _, is := found.names(); {
 	case found == k && r.version == 0:
 		r.fail("version 0 does not exist")
+	case found == k && r.version == 1:
+		r.fail("version 1 was written by a development version of rota, before the first release: end its members, then rota group repair takes it away")
 	case found == k && r.version > version:
 		r.fail("version %d, but this member reads versions up to %d: upgrade this member", r.version, version)
 	case found != k && is != "":

@@ -82,6 +82,21 @@ const (
 	NoLoadPlanWithoutAMove
 	UnmeasuredMovesNothing
 	CoolDown
+	FailingTakesNoLoad
+	ContinueNeedsSilence
+	ContinueEndsWithTheRecord
+	Quarantine
+	AccusedApart
+	RunningWellAbsolves
+	RemovedWhenEmpty
+	ChosenStillCounts
+	ChoiceOutlivesTheLeader
+	BackAfterAnAnswer
+	StayerIsUsedAgain
+	SizeHasABand
+	SizeCoolsDown
+	NoMoreMembersThanPartitions
+	HotPartitionTakesTheSpare
 
 	RejoinedSessionIsNotFresh
 	SleepIsSeen
@@ -571,6 +586,96 @@ var Book = [...]Entry{
 		Says:    "A partition that has just moved is moved again for the sake of load only if no other can be.",
 		Without: "partition that wanders with its speed",
 		Serves:  Comfort, Layer: Core, By: told, Old: "R47",
+	},
+	FailingTakesNoLoad: {
+		Name:    "failing-takes-no-load",
+		Says:    "A member that has just given a partition up takes none that runs well elsewhere.",
+		Without: "member whose source fails looks idle and attracts load",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R48",
+	},
+	ContinueNeedsSilence: {
+		Name:    "continue-needs-silence",
+		Says:    "A member works on without a lease only if the store did not answer its last call.",
+		Without: "frozen process works on when it wakes",
+		Serves:  Order, Layer: Core, By: told, Old: "R49",
+	},
+	ContinueEndsWithTheRecord: {
+		Name:    "continue-ends-with-the-record",
+		Says:    "A member that works on without a lease ends when it reads that its session has ended.",
+		Without: "member works on although it has read that it is dead",
+		Serves:  Order, Layer: Core, By: told, Old: "R50",
+	},
+	Quarantine: {
+		Name:    "quarantine",
+		Says:    "A partition that has killed several owners under more than one name, and more than any other, is granted to nobody.",
+		Without: "message that kills goes round for ever",
+		Serves:  Order, Layer: Core, By: told, Old: "R51",
+	},
+	AccusedApart: {
+		Name:    "accused-apart",
+		Says:    "Partitions whose owners died twice in a row are placed on different members.",
+		Without: "partitions that died together stay together",
+		Serves:  Order, Layer: Core, By: told, Old: "R52",
+	},
+	RunningWellAbsolves: {
+		Name:    "running-well-absolves",
+		Says:    "A partition that has run well for a minute is accused no more.",
+		Without: "deaths of months added up",
+		Serves:  Order, Layer: Core, By: told, Old: "R53",
+	},
+	RemovedWhenEmpty: {
+		Name:    "removed-when-empty",
+		Says:    "The Scaler is asked to remove a member only when it owns nothing by the plan in the store.",
+		Without: "member removed while it owns something",
+		Serves:  Order, Layer: Core, By: told, Old: "R54",
+	},
+	ChosenStillCounts: {
+		Name:    "chosen-still-counts",
+		Says:    "A member that is not to be removed yet counts among the members that are wanted.",
+		Without: "platform ends somebody at random",
+		Serves:  Order, Layer: Core, By: told, Old: "R55",
+	},
+	ChoiceOutlivesTheLeader: {
+		Name:    "choice-outlives-the-leader",
+		Says:    "A new leader goes on with the members that its predecessor has chosen.",
+		Without: "two members go instead of one",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R56",
+	},
+	BackAfterAnAnswer: {
+		Name:    "back-after-an-answer",
+		Says:    "A member that the Scaler may be removing is used again only after a call that does not name it, or much later.",
+		Without: "member used again while it is being removed",
+		Serves:  Order, Layer: Core, By: told, Old: "R57",
+	},
+	StayerIsUsedAgain: {
+		Name:    "stayer-is-used-again",
+		Says:    "A member that the Scaler does not remove in time is used again.",
+		Without: "member that stays has nothing to do for ever",
+		Serves:  Order, Layer: Core, By: told, Old: "R58",
+	},
+	SizeHasABand: {
+		Name:    "size-has-a-band",
+		Says:    "The group shrinks only if the load would fit with some more.",
+		Without: "members removed and started again at a load that wavers",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R59",
+	},
+	SizeCoolsDown: {
+		Name:    "size-cools-down",
+		Says:    "The group shrinks only some time after its size last changed.",
+		Without: "members removed after every wave of load",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R60",
+	},
+	NoMoreMembersThanPartitions: {
+		Name:    "no-more-members-than-partitions",
+		Says:    "The group grows no larger than its partitions are many.",
+		Without: "members started that have nothing to do",
+		Serves:  Order, Layer: Core, By: told, Old: "R61",
+	},
+	HotPartitionTakesTheSpare: {
+		Name:    "hot-partition-takes-the-spare",
+		Says:    "A partition that is more than any member can take starts no member: the one it has to itself is a spare one.",
+		Without: "member started that cannot help",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R62",
 	},
 	RejoinedSessionIsNotFresh: {
 		Name:    "rejoined-session-is-not-fresh",

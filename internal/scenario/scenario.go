@@ -83,6 +83,7 @@ var Verbs = map[string]string{
 	"listing":   "NAME without-NAME|works: its listings lack a member",
 	"load":      "PARTITION|all SPEED: so much arrives per second from now on",
 	"meter":     "fails|works: the source can or cannot count arrivals",
+	"scaler":    "works|fails|hangs: what becomes of a call to the Scaler",
 	"waits":     "show the leader's wait set",
 	"cut":       "NAME… [in|out]: no traffic with the store, or one way only; also for a process that is still to start",
 	"heal":      "NAME…: the traffic flows again",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 )
 
 // ask opens a connection, sends a question and lets check read the answer.
@@ -26,14 +27,14 @@ func ask(ctx context.Context, addr, question string, check func(*bufio.Reader) e
 	return check(bufio.NewReader(conn))
 }
 
-// wantLine is a check for an answer that begins with this line.
-func wantLine(want string) func(*bufio.Reader) error {
+// wantLine is a check for an answer that begins with one of these lines.
+func wantLine(want ...string) func(*bufio.Reader) error {
 	return func(r *bufio.Reader) error {
 		line, err := r.ReadString('\n')
 		if err != nil {
 			return err
 		}
-		if line != want {
+		if !slices.Contains(want, line) {
 			return fmt.Errorf("it answers %q", line)
 		}
 		return nil

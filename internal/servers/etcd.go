@@ -12,17 +12,23 @@ import (
 // stopped, killed, frozen by itself; see [Server.Ready]. With --cert-file among the flags
 // clients need TLS.
 func EtcdCluster(ctx context.Context, n int, flags ...string) ([]*Server, error) {
+	return (*Net)(nil).EtcdCluster(ctx, n, flags...)
+}
+
+// EtcdCluster is a cluster whose servers have networks of their own.
+func (x *Net) EtcdCluster(ctx context.Context, n int, flags ...string) ([]*Server, error) {
 	bin, err := FindEtcd()
 	if err != nil {
 		return nil, err
 	}
 	var nodes []*Server
-	for range n {
+	for k := range n {
 		// How they are run needs the ports of all, so it follows below.
 		s, err := create("etcd", 3, func(*Server) error { return nil })
 		if err != nil {
 			return nil, errors.Join(err, CloseAll(nodes))
 		}
+		x.house(s, k)
 		nodes = append(nodes, s)
 	}
 	var peers []string

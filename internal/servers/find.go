@@ -13,6 +13,7 @@ import (
 type Missing struct {
 	Server   string
 	Packages []string // of Debian and Ubuntu, that have to be installed
+	Jars     string   // the directory that Maven has to copy jars into, by test/SERVER/pom.xml; "" if nothing is missing there
 	Install  string   // the exact command that does all there is to do, "" where none helps
 }
 
@@ -46,6 +47,20 @@ func FindActiveMQ() (string, error) {
 	return findJar("activemq", "/usr/share/activemq/bin/activemq.jar", "activemq")
 }
 
+// FindBash, FindPython and FindNode return the paths of the interpreters that the examples
+// for other languages need, FindCC that of a C compiler.
+func FindBash() (string, error)   { return find("bash", "bash", "bash") }
+func FindPython() (string, error) { return find("python", "python3", "python3") }
+func FindNode() (string, error)   { return find("node", "node", "nodejs") }
+func FindCC() (string, error) {
+	path, err := find("cc", "cc", "gcc")
+	if m, missing := err.(*Missing); missing && supported {
+		m.Packages = append(m.Packages, "libc6-dev") // it is only recommended
+		m.Install = apt(m.Packages)
+	}
+	return path, err
+}
+
 // FindNATS checks the path of a nats-server binary.
 func FindNATS(bin string) (string, error) {
 	m := &Missing{Server: "nats"}
@@ -62,16 +77,33 @@ func FindNATS(bin string) (string, error) {
 
 // FindKafka checks a directory of jars, made from test/kafka/pom.xml.
 func FindKafka(jars string) (string, error) {
-	m := &Missing{Server: "kafka"}
+	return findJars("kafka", jars, "kafka_2.13-*.jar", "log4j-slf4j-impl-*.jar")
+}
+
+// FindActiveMQ6 returns the directory of jars that was made from test/activemq/pom.xml.
+func FindActiveMQ6() (string, error) {
+	jars, err := ActiveMQJars()
+	if err != nil {
+		return "", err
+	}
+	return findJars("activemq", jars, "activemq-amqp-*.jar", "activemq-jaas-*.jar", "log4j-slf4j2-impl-*.jar", "xstream-*.jar")
+}
+
+// findJars checks a directory that Maven has copied jars into, by the pom.xml of the
+// server's folder in test.
+func findJars(server, jars string, want ...string) (string, error) {
+	m := &Missing{Server: server}
 	if !supported {
 		return "", m
 	}
-	broker, _ := filepath.Glob(filepath.Join(jars, "kafka_2.13-*.jar"))
-	logger, _ := filepath.Glob(filepath.Join(jars, "log4j-slf4j-impl-*.jar"))
+	fetch := false
+	for _, pattern := range want {
+		found, _ := filepath.Glob(filepath.Join(jars, pattern))
+		fetch = fetch || len(found) == 0
+	}
 	if _, err := exec.LookPath("java"); err != nil {
 		m.Packages = append(m.Packages, "default-jre-headless")
 	}
-	fetch := len(broker) == 0 || len(logger) == 0
 	if _, err := exec.LookPath("mvn"); err != nil && fetch {
 		m.Packages = append(m.Packages, "maven")
 	}
@@ -83,7 +115,8 @@ func FindKafka(jars string) (string, error) {
 		steps = append(steps, apt(m.Packages))
 	}
 	if fetch {
-		steps = append(steps, fmt.Sprintf("mvn -B -q -f test/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory='%s'", jars))
+		m.Jars = jars
+		steps = append(steps, fmt.Sprintf("mvn -B -q -f test/%s/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory='%s'", server, jars))
 	}
 	m.Install = strings.Join(steps, " && ")
 	return "", m

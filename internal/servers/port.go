@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -18,6 +19,7 @@ import (
 //     the UDP port of the same number bound: the servers want TCP alone, and the
 //     kernel frees it whatever happens to us.
 type port struct {
+	host   string // its address, if that is another than 127.0.0.1: see Net
 	number int
 	claim  net.PacketConn
 }
@@ -49,6 +51,17 @@ func reserve() (port, error) {
 	return port{}, errors.Join(errors.New("no free port"), last)
 }
 
+// Reserve keeps an address of 127.0.0.1 free for a server that something else starts, until
+// release is called.
+func Reserve() (addr string, release func(), err error) {
+	p, err := reserve()
+	if err != nil {
+		return "", nil, err
+	}
+	return p.addr(), p.release, nil
+}
+
 func (p port) String() string { return strconv.Itoa(p.number) }
-func (p port) addr() string   { return "127.0.0.1:" + p.String() }
+func (p port) addr() string   { return p.at() + ":" + p.String() }
+func (p port) at() string     { return cmp.Or(p.host, "127.0.0.1") }
 func (p port) release()       { p.claim.Close() }

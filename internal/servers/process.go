@@ -19,8 +19,12 @@ func (s *Server) run(c command) (*process, error) {
 		return nil, err
 	}
 	defer log.Close() // the child has its own
-	fmt.Fprintf(log, "== start %d: %s\n", s.starts, c.path)
-	cmd := exec.Command(c.path, c.args...)
+	fmt.Fprintf(log, "%s %s\n", s.startLine(), c.path)
+	argv := append([]string{c.path}, c.args...)
+	if s.in != nil {
+		argv = append(s.in.command(s.site), argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = s.Dir
 	// Nothing of the caller's settings: etcd, for one, reads dozens.
 	cmd.Env = append([]string{
@@ -41,6 +45,9 @@ func (s *Server) run(c command) (*process, error) {
 	}()
 	return p, nil
 }
+
+// startLine is how the lines of the log begin that tell of the last start.
+func (s *Server) startLine() string { return fmt.Sprintf("== start %d:", s.starts) }
 
 // kill ends the process and its group and waits for it.
 func (p *process) kill() {

@@ -39,8 +39,8 @@ func RedisWith(ctx context.Context, set RedisSetup) (*Server, error) {
 // redis fills in how a server is run.
 func (s *Server) redis(bin string, set RedisSetup, more ...string) error {
 	s.url = set.scheme("redis") + "://" + s.addr
-	args := []string{"--bind", "127.0.0.1", "--dir", s.data(), "--daemonize", "no",
-		"--appendonly", "yes", "--appendfsync", "always", "--save", "",
+	args := []string{"--bind", s.ports[0].at(), "--protected-mode", "no", "--dir", s.data(), "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--shutdown-timeout", "0",
 		"--repl-diskless-sync-delay", "0"} // a replica need not wait for others
 	args = append(args, set.listen(s.ports[0].String())...)
 	if set.Password != "" {
@@ -136,6 +136,11 @@ const RedisMaster = "rota-test"
 // RedisSentinel runs a master, a replica and three Sentinels, and returns once the Sentinels
 // can replace the master. They do so about a second after it is gone.
 func RedisSentinel(ctx context.Context, set RedisSetup) (nodes, sentinels []*Server, err error) {
+	return (*Net)(nil).RedisSentinel(ctx, set)
+}
+
+// RedisSentinel has networks of their own for master and replica.
+func (x *Net) RedisSentinel(ctx context.Context, set RedisSetup) (nodes, sentinels []*Server, err error) {
 	bin, err := FindRedis()
 	if err != nil {
 		return nil, nil, err
@@ -146,13 +151,17 @@ func RedisSentinel(ctx context.Context, set RedisSetup) (nodes, sentinels []*Ser
 			nodes, sentinels = nil, nil
 		}
 	}()
-	master, err := RedisWith(ctx, set)
+	master, err := launch(ctx, "redis", 1, func(s *Server) error {
+		x.house(s, 0)
+		return s.redis(bin, set)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	nodes = append(nodes, master)
 	replica, err := launch(ctx, "redis", 1, func(s *Server) error {
-		return s.redis(bin, set, "--replicaof", "127.0.0.1", master.ports[0].String())
+		x.house(s, 1)
+		return s.redis(bin, set, "--replicaof", master.ports[0].at(), master.ports[0].String())
 	})
 	if err != nil {
 		return nodes, nil, err
@@ -164,7 +173,10 @@ func RedisSentinel(ctx context.Context, set RedisSetup) (nodes, sentinels []*Ser
 		return nodes, nil, err
 	}
 	for range 3 {
-		s, err := launch(ctx, "redis-sentinel", 1, func(s *Server) error { return s.redisSentinel(bin, set, master) })
+		s, err := launch(ctx, "redis-sentinel", 1, func(s *Server) error {
+			x.house(s, -1)
+			return s.redisSentinel(bin, set, master)
+		})
 		if err != nil {
 			return nodes, sentinels, err
 		}
@@ -182,8 +194,8 @@ func RedisSentinel(ctx context.Context, set RedisSetup) (nodes, sentinels []*Ser
 // therefore part of its data.
 func (s *Server) redisSentinel(bin string, set RedisSetup, master *Server) error {
 	s.url = set.scheme("redis+sentinel") + "://" + s.addr + "/" + RedisMaster
-	conf := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 3000\n",
-		RedisMaster, master.ports[0])
+	conf := fmt.Sprintf("sentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 3000\n",
+		RedisMaster, master.ports[0].at(), master.ports[0])
 	if set.Password != "" {
 		conf += fmt.Sprintf("sentinel auth-pass %s %s\n", RedisMaster, set.Password)
 	}
@@ -191,7 +203,7 @@ func (s *Server) redisSentinel(bin string, set RedisSetup, master *Server) error
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	args := append([]string{file, "--sentinel", "--bind", "127.0.0.1", "--dir", s.data(), "--daemonize", "no"}, set.listen(s.ports[0].String())...)
+	args := append([]string{file, "--sentinel", "--bind", s.ports[0].at(), "--protected-mode", "no", "--dir", s.data(), "--daemonize", "no"}, set.listen(s.ports[0].String())...)
 	s.commands = []command{{path: bin, args: args}}
 	open := set
 	open.Password = "" // Sentinels have none

@@ -3,7 +3,7 @@
 // stopped, killed, frozen, set back to an earlier state and started again, with
 // the same port and data.
 //
-// It promises no isolation: whoever may use the loopback interface may talk to
+// It promises no isolation: everybody who may use the loopback interface may talk to
 // them, without a password. A kill leaves to the server what it had handed to
 // the kernel, so it shows what survives the death of a process, not of a
 // machine. It works on Linux alone; elsewhere every server is missing.
@@ -29,10 +29,18 @@ type Server struct {
 	Dir  string // everything it has on disk, until Close
 
 	addr, url string
+	admin     string
+	more      map[string]string // addresses by protocol, of a server that speaks several
 	ports     []port
 	commands  []command                   // in the order to start them: the last is the server, the others serve it
 	answers   func(context.Context) error // one question; nil once it serves clients
 	fit       func(context.Context) error // nil once it is also whole, for one of a cluster
+
+	leaves []string // directories that Close removes, besides Dir
+
+	in         *Net // nil if it has no network of its own
+	site       int  // which of that
+	deaf, mute bool // it is cut off
 
 	state   state
 	running []*process
@@ -57,7 +65,7 @@ type command struct {
 
 // Long enough for the slowest on a busy machine; a context may ask for less.
 const (
-	startTime = 60 * time.Second
+	startTime = 2 * time.Minute
 	stopTime  = 30 * time.Second
 )
 
@@ -108,8 +116,14 @@ func create(name string, ports int, setup func(*Server) error) (*Server, error) 
 // Addr is where clients connect to: host and port. It never changes.
 func (s *Server) Addr() string { return s.addr }
 
+// At is where clients connect to by this protocol, if the server speaks several.
+func (s *Server) At(protocol string) string { return s.more[protocol] }
+
 // URL is Addr as clients of this server like to have it.
 func (s *Server) URL() string { return s.url }
+
+// Admin is where operators connect to, if that is another address: host and port.
+func (s *Server) Admin() string { return s.admin }
 
 // Start starts it and returns once it serves clients. The context limits the
 // wait, not the life: that lasts until Stop, Kill or Close, or until this
@@ -120,20 +134,40 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	if err := s.runAll(); err != nil {
+		return s.failed("start", err)
+	}
+	if err := s.wait(ctx, s.answers); err != nil {
+		s.end()
+		return s.failed("start", err)
+	}
+	return nil
+}
+
+// Launch is Start without the wait, for a server that waits for something before it serves:
+// see Ready.
+func (s *Server) Launch() error {
+	if s.state != stopped {
+		return s.failed("start", fmt.Errorf("it is %s", s.state))
+	}
+	if err := s.runAll(); err != nil {
+		return s.failed("start", err)
+	}
+	return nil
+}
+
+// runAll starts all processes.
+func (s *Server) runAll() error {
 	s.starts++
 	for _, c := range s.commands {
 		p, err := s.run(c)
 		if err != nil {
 			s.end()
-			return s.failed("start", err)
+			return err
 		}
 		s.running = append(s.running, p)
 	}
 	s.state = running
-	if err := s.wait(ctx, s.answers); err != nil {
-		s.end()
-		return s.failed("start", err)
-	}
 	return nil
 }
 
@@ -191,9 +225,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer cancel()
 	main := s.running[len(s.running)-1]
 	err := main.terminate()
-	if err == nil {
+	again := time.NewTicker(stopTime / 3) // a Redis that became a replica meanwhile has forgotten it
+	defer again.Stop()
+	for ended := false; err == nil && !ended; {
 		select {
 		case <-main.done:
+			ended = true
+		case <-again.C:
+			err = main.terminate()
 		case <-ctx.Done():
 			err = fmt.Errorf("it did not end: %w", ctx.Err())
 		}
@@ -258,7 +297,11 @@ func (s *Server) Close() error {
 	// A killed process may have helpers that write for a moment longer.
 	var err error
 	for range 50 {
-		if err = os.RemoveAll(s.Dir); err == nil {
+		err = os.RemoveAll(s.Dir)
+		for _, d := range s.leaves {
+			err = errors.Join(err, os.RemoveAll(d))
+		}
+		if err == nil {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)

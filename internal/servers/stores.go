@@ -25,17 +25,23 @@ func NATS(ctx context.Context, bin string) (*Server, error) {
 // NATSCluster runs n servers as one cluster and returns once it has a leader.
 // Each can be stopped, killed, frozen by itself; see [Server.Ready].
 func NATSCluster(ctx context.Context, bin string, n int) ([]*Server, error) {
+	return (*Net)(nil).NATSCluster(ctx, bin, n)
+}
+
+// NATSCluster is a cluster whose servers have networks of their own.
+func (x *Net) NATSCluster(ctx context.Context, bin string, n int) ([]*Server, error) {
 	bin, err := FindNATS(bin)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []*Server
-	for range n {
+	for k := range n {
 		// How they are run takes the ports of all, so it follows below.
 		s, err := create("nats", 3, func(*Server) error { return nil })
 		if err != nil {
 			return nil, errors.Join(err, CloseAll(nodes))
 		}
+		x.house(s, k)
 		nodes = append(nodes, s)
 	}
 	var routes []string

@@ -8,20 +8,25 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// ZooKeeper runs one server that is alone.
-func ZooKeeper(ctx context.Context) (*Server, error) {
+// ZooKeeper runs one server that is alone, with these options of java besides its own,
+// such as -Djute.maxbuffer=4096.
+func ZooKeeper(ctx context.Context, options ...string) (*Server, error) {
 	classes, err := FindZooKeeper()
 	if err != nil {
 		return nil, err
 	}
 	return launch(ctx, "zookeeper", 1, func(s *Server) error {
-		err := s.zooKeeper(classes, "clientPortAddress=127.0.0.1\nclientPort="+s.ports[0].String()+"\n")
+		if err := s.zooKeeper(classes, "clientPortAddress=127.0.0.1\nclientPort="+s.ports[0].String()+"\n"); err != nil {
+			return err
+		}
 		s.answers, s.fit = s.fit, nil
-		return err
+		s.commands[0].args = append(slices.Clone(options), s.commands[0].args...)
+		return nil
 	})
 }
 
@@ -56,25 +61,37 @@ ssl.clientAuth=need
 // ZooKeeperCluster runs n servers as one ensemble and returns once it has a leader. Each
 // can be stopped, killed, frozen by itself; see [Server.Ready].
 func ZooKeeperCluster(ctx context.Context, n int) ([]*Server, error) {
+	return (*Net)(nil).ZooKeeperCluster(ctx, n)
+}
+
+// ZooKeeperCluster is an ensemble whose servers have networks of their own.
+func (x *Net) ZooKeeperCluster(ctx context.Context, n int) ([]*Server, error) {
 	classes, err := FindZooKeeper()
 	if err != nil {
 		return nil, err
 	}
 	var nodes []*Server
-	for range n {
+	for k := range n {
 		// The configuration names the ports of all, so it follows below.
 		s, err := create("zookeeper", 3, func(*Server) error { return nil })
 		if err != nil {
 			return nil, errors.Join(err, CloseAll(nodes))
 		}
+		x.house(s, k)
 		nodes = append(nodes, s)
 	}
 	var list strings.Builder
 	for i, s := range nodes {
-		fmt.Fprintf(&list, "server.%d=127.0.0.1:%s:%s:participant;127.0.0.1:%s\n", i+1, s.ports[1], s.ports[2], s.ports[0])
+		fmt.Fprintf(&list, "server.%d=%s:%s:participant;%s\n", i+1, s.ports[1].addr(), s.ports[2], s.addr)
+	}
+	limits := "initLimit=20\nsyncLimit=4\nstandaloneEnabled=false\n"
+	if x != nil {
+		// A leader that is heard and does not hear may be elected again. Its followers wait so
+		// long until they take another.
+		limits += "connectToLearnerMasterLimit=4\n"
 	}
 	for i, s := range nodes {
-		err := s.zooKeeper(classes, "initLimit=20\nsyncLimit=4\nstandaloneEnabled=false\n"+list.String())
+		err := s.zooKeeper(classes, limits+list.String())
 		if err == nil {
 			err = os.WriteFile(filepath.Join(s.data(), "myid"), fmt.Append(nil, i+1, "\n"), 0o644)
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -405,6 +406,19 @@ func (w *World) swarm() {
 	o.horizon = ms(7000 + int64(r.IntN(6000)))
 	w.drawFaults()
 	w.drawLoads()
+	w.drawSize()
+	w.drawChoices()
+}
+
+// drawChoices makes an eighth of the schedules work on without a store, and another one
+// quarantine. They are drawn from numbers of their own, so that other schedules stay as
+// they are.
+func (w *World) drawChoices() {
+	r, c := rand.New(rand.NewPCG(w.seed, 0xc401ce)), &w.opt.Config
+	c.Continue, c.Quarantine = r.IntN(8) == 0, 0
+	if r.IntN(8) == 0 {
+		c.Quarantine = 2 + uint32(r.IntN(2))
+	}
 }
 
 // drawFaults picks a few kinds and strikes with them, at least three times.

@@ -79,6 +79,9 @@ type Marks struct {
 	Stuck          int `json:"stuck"`           //
 	Retried        int `json:"retried"`         // a source that failed was tried again
 	Balanced       int `json:"balanced"`        // a plan was made for the sake of load
+	WorkedOn       int `json:"worked_on"`       // work went on without a lease
+	Sized          int `json:"sized"`           // a leader wanted another number of members
+	Removed        int `json:"removed"`         // a Scaler was asked to end a member
 }
 
 // add sums up. The fields are all counts, so listing them here is all there is
@@ -94,7 +97,7 @@ func (m *Marks) fields() []*int {
 		&m.Lapses, &m.LapseInMove, &m.LeaderKilled, &m.LeaderSettling, &m.LeaderWriting, &m.LeaderInMove,
 		&m.LeaderGranting, &m.Replanned, &m.Evicted, &m.Declared, &m.Proven,
 		&m.Refused, &m.UnknownApplied, &m.Gaps, &m.Twins, &m.Held, &m.Undrained, &m.Orphaned, &m.Fenced, &m.Left, &m.StoreLost, &m.Incarnations,
-		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried, &m.Balanced,
+		&m.Resumed, &m.Aborts, &m.Collected, &m.Returned, &m.Holds, &m.Stuck, &m.Retried, &m.Balanced, &m.WorkedOn, &m.Sized, &m.Removed,
 	}
 }
 

@@ -15,6 +15,8 @@ const (
 	evSeen                   // a watch shows something
 	evListing                // the source answers
 	evMeasured               // so does its meter
+	evScaled                 // so does the Scaler
+	evFleet                  // the platform does what a Scaler was asked for
 	evStarted                // the source confirms a start
 	evStopped                // a handler has returned
 	evFailed                 // a source has failed
@@ -34,6 +36,7 @@ type item struct {
 	epoch   uint32
 	call    uint32
 	fault   fault
+	order   order
 	host    *host
 	run     hrun
 	who     int32 // of an effect: whose it is

@@ -134,6 +134,12 @@ func Retell(o Options, seed uint64) (Script, Result) {
 	if c.Volatile {
 		group = append(group, "class=C")
 	}
+	if c.Continue {
+		group = append(group, "on-store-loss=continue")
+	}
+	if c.Quarantine > 0 {
+		group = append(group, fmt.Sprintf("quarantine=%d", c.Quarantine))
+	}
 	if w.opt.abortReturns {
 		group = append(group, "abort=returns")
 	}

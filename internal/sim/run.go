@@ -20,7 +20,7 @@ func (w *World) step() bool {
 	it := &w.cur
 	w.now = max(w.now, w.queue.pop(it))
 	h := it.host
-	if h == nil || it.kind == evApply || it.kind == evLand || it.kind == evRestart || it.kind == evResume {
+	if h == nil || it.kind == evApply || it.kind == evLand || it.kind == evRestart || it.kind == evResume || it.kind == evFleet {
 		w.happen(h, it)
 		return true
 	}
@@ -63,6 +63,11 @@ func (w *World) happen(h *host, it *item) {
 	case evMeasured:
 		ev := w.measure(h)
 		w.deliver(h, &ev)
+	case evScaled:
+		w.deliver(h, &it.ev)
+	case evFleet:
+		o := it.order
+		w.carryOut(&o)
 	case evStarted:
 		if h.find(it.run) >= 0 {
 			w.deliver(h, &core.Event{Kind: core.Started, ID: it.run.id, Token: it.run.token})
@@ -142,10 +147,12 @@ func (w *World) effect(h *host, it item) {
 			return
 		}
 		// check-before-every-effect: see check.
-		if h.local(w.now) < h.node.Lease() || rule.CheckBeforeEveryEffect.Off() {
+		if now := h.local(w.now); now < h.node.Trusted() || rule.CheckBeforeEveryEffect.Off() {
 			it.kind = evSend
 			it.who = h.who
-			w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
+			if !worksOn(h) { // of work without a lease only I2 is asked
+				w.judge(check.Event{Kind: check.Act, Who: h.who, Part: it.run.part, Token: it.run.token})
+			}
 			h.runs[i].busy = true
 			w.look(h, it.run, core.Looked)
 			w.push(w.now+w.quick(), it)
@@ -189,6 +196,9 @@ func (w *World) effect(h *host, it item) {
 		}
 	}
 }
+
+// worksOn: the member acts without a lease, as it was told to.
+func worksOn(h *host) bool { return h.node.Trusted() != h.node.Lease() }
 
 // look tells the core what the function of a partition got when it asked for its
 // lease.
@@ -283,7 +293,7 @@ func (w *World) atRest() *check.Violation {
 		}
 	}
 	for i := range w.opt.Partitions {
-		if w.calm && w.off(w.names[i]) || w.unlisted(w.names[i]) {
+		if w.calm && w.off(w.names[i]) || w.unlisted(w.names[i]) || w.quarantined(w.names[i]) {
 			continue
 		}
 		w.final.Parts = append(w.final.Parts, int32(i))
@@ -309,6 +319,16 @@ func (w *World) unlisted(name string) bool {
 	}
 	i := slices.IndexFunc(w.store.roster.Roster.Entries, func(p record.Partition) bool { return p.Name == name })
 	return i < 0 || w.store.roster.Roster.Entries[i].Removed
+}
+
+// quarantined: it has killed too many.
+func (w *World) quarantined(name string) bool {
+	roster, p := w.store.roster.Roster, w.store.plan.Plan
+	if w.opt.Config.Quarantine == 0 || roster == nil || p == nil {
+		return false
+	}
+	i := slices.IndexFunc(roster.Entries, func(p record.Partition) bool { return p.Name == name })
+	return i >= 0 && i < len(p.Rows) && p.Rows[i].Reason == record.Quarantined
 }
 
 // off: an order keeps the partition from running.
@@ -372,6 +392,7 @@ func (w *World) reset(seed uint64) {
 	w.queue.reset()
 	w.store.reset()
 	w.meter = meter{}
+	w.scaler = scaler{}
 	w.who = w.who[:0]
 	clear(w.hash)
 	clear(w.granted)

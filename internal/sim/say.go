@@ -69,6 +69,8 @@ func (w *World) note(h *host, a *core.Action) {
 		if p := w.store.plan.Plan; p != nil && revoking(p) {
 			w.marks.LapseInMove++
 		}
+	case core.NoteWorksOn:
+		w.marks.WorkedOn++
 	case core.NoteResumed:
 		w.marks.Resumed++
 		w.judge(check.Event{Kind: check.Resume, Who: h.who})
@@ -90,6 +92,8 @@ func (w *World) note(h *host, a *core.Action) {
 		w.marks.Holds++
 	case core.NoteStuck:
 		w.marks.Stuck++
+	case core.NoteSize:
+		w.sized(h, a)
 	case core.NoteLost:
 		if !w.lossy {
 			w.fail("alarm", "%s finds that the store lost writes, and it did not", h.name)
@@ -123,10 +127,18 @@ func (w *World) note(h *host, a *core.Action) {
 		w.say(h, "evicts "+who)
 	case core.NoteLapsed:
 		w.say(h, "lapses: no lease")
+	case core.NoteWorksOn:
+		w.say(h, "works on: the store does not answer")
 	case core.NoteResumed:
 		w.say(h, "resumes: its lease is back")
 	case core.NoteLeaving:
 		w.say(h, "is leaving")
+	case core.NoteQuarantined:
+		w.say(h, "quarantines "+a.Name)
+	case core.NoteBack:
+		w.say(h, "wants "+who+" back")
+	case core.NoteStays:
+		w.say(h, "uses "+who+" again: it has not vanished")
 	case core.NoteTwins:
 		w.say(h, "sees two processes called "+who)
 	case core.NoteStuck:

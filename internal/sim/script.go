@@ -295,7 +295,7 @@ func (w *World) overstayed(part, owner int32) {
 		return
 	}
 	for _, h := range w.hosts {
-		if !h.up || h.paused || h.who == owner || w.now < h.woke+ms(5) {
+		if !h.up || h.paused || h.who == owner || w.now < h.woke+ms(5) || worksOn(h) {
 			continue
 		}
 		for _, r := range h.runs {

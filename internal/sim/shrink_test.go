@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/rule"
@@ -16,6 +17,8 @@ func TestMutantShrunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Shortened, this one has a single member, which ends: then nothing is left to settle.
+	bases = slices.DeleteFunc(bases, func(b *Base) bool { return b.Name == "accused-apart" })
 	for _, r := range []rule.Rule{rule.DeadAfterTheLease, rule.SelfStop, rule.EvictedIsNotStopped, rule.WaitForSuspects, rule.OneNameOneID, rule.TokensGrow, rule.AbsenceIsNotDeath, rule.LeaderStopsInTime, rule.SuspectsOnce, rule.ExpiryBeforeDrop, rule.LeaseOfThatRecord, rule.HoldAfterLoss} {
 		t.Run(r.String(), func(t *testing.T) {
 			c, _ := Hunt{Rule: r, Bases: bases, Limit: 200_000, Scripted: true}.Play(t.Context())

@@ -32,7 +32,7 @@ func NewStage(o Options) *Stage {
 	if o.Latency == 0 {
 		o.Latency = int64(time.Millisecond)
 	}
-	o.Config.Fresh = true
+	o.Config.Fresh, o.Config.Quarantine = true, 3 // as Config has it by default
 	parts := o.Partitions
 	o.Members = 0
 	o.noEffects = true
@@ -208,6 +208,8 @@ func (s *Stage) Do(c scenario.Command) error {
 	case "meter":
 		s.w.meter.fails = len(c.Args) == 1 && c.Args[0] == "fails"
 		return nil
+	case "scaler":
+		return s.setScaler(c.Args)
 	case "store":
 		return s.store(c.Args)
 	case "declare":

@@ -36,6 +36,12 @@ func (s *Stage) group(args []string) error {
 		case "class":
 			c.Volatile = v == "C"
 			s.w.server = "s1"
+		case "quarantine":
+			var n int
+			n, err = strconv.Atoi(v)
+			c.Quarantine = uint32(n)
+		case "on-store-loss":
+			c.Continue = v == "continue"
 		case "rejoin":
 			s.w.opt.rejoin = v == "true"
 		case "failures":
@@ -47,6 +53,9 @@ func (s *Stage) group(args []string) error {
 		default:
 			var ok bool
 			if ok, err = setPacking(&c.Packing, k, v); !ok {
+				ok, err = setScaling(&c.Scaling, k, v)
+			}
+			if !ok {
 				err = setDuration(&c.Timing, k, v)
 			}
 		}

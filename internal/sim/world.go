@@ -29,6 +29,7 @@ type World struct {
 	cur    item // the one that happens now
 	store  store
 	meter  meter
+	scaler scaler
 	hosts  []*host
 	era    uint32
 	server string // the store's identity, where a play gives it one
@@ -97,6 +98,7 @@ type host struct {
 	plan     string // what it said of its newest plan
 	ended    core.Cause
 	restart  bool
+	removed  bool // a Scaler ends it
 	asleep   bool // paused with the whole machine
 	pausedAt int64
 	woke     int64  // when it was last heard of again, after a pause or a cut
@@ -212,6 +214,7 @@ func (w *World) join(h *host) {
 	h.cfg.Era = w.eraNow()
 	h.cfg.Fresh = h.cfg.Fresh && w.vouched(h)
 	h.begun = true
+	h.removed = false
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}
@@ -364,6 +367,8 @@ func (w *World) act(h *host, a *core.Action) {
 		w.push(w.now+w.delay(h), item{kind: evListing, host: h, epoch: h.epoch})
 	case core.DoMeasure:
 		w.push(w.now+w.delay(h), item{kind: evMeasured, host: h, epoch: h.epoch})
+	case core.DoScale:
+		w.scale(h, a.Fleet)
 	case core.DoClose:
 		w.push(w.now, item{kind: evCore, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Closed}})
 	case core.DoAbort:
@@ -373,7 +378,9 @@ func (w *World) act(h *host, a *core.Action) {
 		w.marks.end(a.Cause)
 		w.sayEnd(h, a.Cause)
 		w.kill(h)
-		w.restartLater(h)
+		if !h.removed {
+			w.restartLater(h)
+		}
 		if w.opt.rejoin && a.Cause != core.ByLeave {
 			h.restart = true
 			w.push(w.now+int64(h.cfg.Retry), item{kind: evRestart, host: h, epoch: h.epoch})

@@ -8,9 +8,10 @@ import (
 // A Member is a member as the leader sees it.
 type Member struct {
 	ID      uint64
-	Handled uint64 // messages, since its session began
-	Busy    uint32 // share of the time that its handlers worked, in thousandths
-	Backlog uint64 // of its partitions, in thousandths
+	Handled uint64  // messages, since its session began
+	Busy    uint32  // share of the time that its handlers worked, in thousandths
+	Backlog uint64  // of its partitions, in thousandths
+	Size    float64 // units of a message of its partitions; 0 if it is not known
 }
 
 // A Learner learns what members sustain. A member's capacity is the rate at which it works
@@ -50,7 +51,7 @@ func (l *Learner) See(at time.Duration, w *Member) uint64 {
 	case at-x.at < lesson:
 	default:
 		passed := at - x.at
-		rate := float64(w.Handled-x.last.Handled) / passed.Seconds()
+		rate := float64(w.Handled-x.last.Handled) * w.Size / passed.Seconds()
 		full := w.Busy >= saturated && x.last.Busy >= saturated && w.Backlog > x.last.Backlog
 		switch {
 		case rate <= 0:

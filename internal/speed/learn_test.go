@@ -28,7 +28,7 @@ func (j *job) work(d time.Duration, rate float64, busy uint32, backlog float64) 
 // A capacity is learnt from a member that is saturated, and from no other: one that has
 // time left could do more, and one whose backlog shrinks is catching up.
 func TestCapacityIsLearntFromSaturation(t *testing.T) {
-	j := &job{Member: Member{ID: 1}}
+	j := &job{Member: Member{ID: 1, Size: 1}}
 	for _, c := range []struct {
 		what    string
 		rate    float64
@@ -52,10 +52,34 @@ func TestCapacityIsLearntFromSaturation(t *testing.T) {
 
 // A session that begins anew, and so counts from nothing, is another member.
 func TestCapacityOfANewCount(t *testing.T) {
-	j := &job{Member: Member{ID: 1}}
+	j := &job{Member: Member{ID: 1, Size: 1}}
 	j.work(time.Minute, 100, 950, 20)
 	j.Handled = 0
 	if got := j.work(2*time.Second, 100, 950, 20); got != 0 {
 		t.Errorf("the capacity is %v", got)
+	}
+}
+
+// Where speeds are of bytes, so are capacities: members count messages.
+func TestCapacityInBytes(t *testing.T) {
+	g := Gauge{Bytes: true}
+	two := []string{"small", "large"}
+	if got := g.Size(two); got != 0 {
+		t.Errorf("before anything was read a message has %v bytes", got)
+	}
+	for i := range uint64(20) {
+		at := time.Duration(2*i) * time.Second
+		readings := []Reading{{Partition: "small", Arrived: 60 * i, Bytes: 6000 * i}, {Partition: "large", Arrived: 20 * i, Bytes: 20000 * i}}
+		if wrong := g.Observe(at, two, readings); wrong != nil {
+			t.Fatal(wrong)
+		}
+	}
+	size := g.Size(two) // three messages of 100 bytes for one of 1000
+	if !near(size, 325, 1) {
+		t.Errorf("a message has %v bytes, want 325", size)
+	}
+	j := &job{Member: Member{ID: 1, Size: size}}
+	if got := j.work(time.Minute, 100, 950, 20); !near(got, 32500, 200) {
+		t.Errorf("the capacity is %v, want 32500", got)
 	}
 }

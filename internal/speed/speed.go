@@ -213,6 +213,25 @@ func (g *Gauge) Loads(at time.Duration, names []string) ([]Load, State) {
 	return out, Known
 }
 
+// Size returns how many units a message of these partitions has on the average, by what
+// arrives; 0 if that is not known.
+func (g *Gauge) Size(names []string) float64 {
+	if !g.Bytes {
+		return 1
+	}
+	units, messages := 0.0, 0.0
+	for _, name := range names {
+		if p := g.parts[name]; p != nil && p.size > 0 {
+			units += p.speed
+			messages += p.speed / p.size
+		}
+	}
+	if messages == 0 {
+		return 0
+	}
+	return units / messages
+}
+
 // known returns what is known about a partition; nil if nothing is, or nothing since
 // Fresh.
 func (g *Gauge) known(at time.Duration, name string) *part {

@@ -5,28 +5,23 @@ import (
 	_ "embed"
 	"encoding/xml"
 	"fmt"
-	"os"
-	"path/filepath"
+
+	"github.com/rota-dev/rota/internal/servers"
 )
 
 //go:embed pom.xml
 var pom []byte
 
-// Jars is the directory that `make test` copies the jars of pom.xml into and
-// that later runs find them in. ROTA_KAFKA_JARS names another.
+// Jars is the directory that `make test` copies the jars of pom.xml into.
 func Jars() (string, error) {
-	if dir := os.Getenv("ROTA_KAFKA_JARS"); dir != "" {
-		return dir, nil
-	}
 	var project struct {
 		Version string `xml:"version"`
 	}
 	if err := xml.Unmarshal(pom, &project); err != nil {
 		return "", fmt.Errorf("pom.xml: %w", err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
+	if project.Version != servers.KafkaVersion {
+		return "", fmt.Errorf("pom.xml names version %s, and internal/servers %s", project.Version, servers.KafkaVersion)
 	}
-	return filepath.Join(cache, "rota", "kafka-"+project.Version), nil
+	return servers.KafkaJars()
 }

@@ -1,10 +1,10 @@
-// Missing prints a line for every real server that the tests could use and that
-// is not installed: what they print when they skip. It is what scripts/deps.sh
+// Missing prints a line for every real server, interpreter and compiler that the tests
+// could use and that is not installed: what they print when they skip. It is what scripts/deps.sh
 // goes by, so that the servers are listed in one place.
 //
 //	missing        the lines
 //	missing apt    only the packages of Debian and Ubuntu to install
-//	missing jars   only the directory that Kafka's jars have to be copied into
+//	missing jars   only the servers whose jars have to be copied, and the directories to copy them into
 package main
 
 import (
@@ -30,7 +30,8 @@ func main() {
 	var packages []string
 	for _, find := range []func() (string, error){
 		servers.FindRedis, servers.FindEtcd, servers.FindZooKeeper, servers.FindRabbitMQ, servers.FindActiveMQ,
-		func() (string, error) { return servers.FindKafka(jars) },
+		servers.FindBash, servers.FindPython, servers.FindNode, servers.FindCC,
+		servers.FindActiveMQ6, func() (string, error) { return servers.FindKafka(jars) },
 	} {
 		_, err := find()
 		var m *servers.Missing
@@ -41,8 +42,8 @@ func main() {
 		switch {
 		case what == "":
 			fmt.Println("SKIP", m)
-		case what == "jars" && m.Server == "kafka" && m.Packages == nil:
-			fmt.Println(jars)
+		case what == "jars" && m.Jars != "" && m.Packages == nil:
+			fmt.Println(m.Server, m.Jars)
 		}
 	}
 	if what == "apt" {

@@ -26,7 +26,8 @@ const quietMax = 2 * time.Second
 // Half of all members start at once, then the other half, then six tenths leave:
 // one plan each, and every partition owned once. Members are goroutines of ten
 // processes, each with a connection of its own to the server. ROTA_BURST says how
-// many there are; the row wants 1000: make burst.
+// many there are; the row wants 1000: make burst. On brokers other than NATS each member has a
+// connection to the broker too, and messages flow through fewer partitions.
 func TestS0_11_ByProcesses(t *testing.T) {
 	size := 100
 	if v := os.Getenv("ROTA_BURST"); v != "" {
@@ -40,6 +41,11 @@ func TestS0_11_ByProcesses(t *testing.T) {
 	}
 	everywhere(t, func(t *testing.T, h *host) {
 		c := newCrew(t, h, 1024)
+		var flow *mill
+		if c.fed = h.broker.stream == nil; c.fed {
+			c.parts = 128
+			flow = c.grind(time.Second)
+		}
 		var all []*member
 		for i := range 10 {
 			all = append(all, c.startMany(fmt.Sprintf("p%d", i), size/10))
@@ -82,6 +88,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 			f.Members, f.Took, f.Plans = want, took.Seconds(), c.counts()["plan"]-plans
 			if burst.what == "more" {
 				f.Memory, f.Peak = (resident(all, "VmRSS")-before)/float64(size), (resident(all, "VmHWM")-before)/float64(size)
+				c.cost(t, &f)
 				t.Logf("memory: %.2f MB resident per member, %.2f at the peak, processes without members not counted", f.Memory, f.Peak)
 			}
 			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), spread)
@@ -90,6 +97,11 @@ func TestS0_11_ByProcesses(t *testing.T) {
 		for _, m := range all[:6] {
 			if code := m.code(); code != 0 {
 				t.Errorf("%s ended with %d: %s", m.label, code, &m.stderr)
+			}
+		}
+		if flow != nil {
+			if err := flow.finish(); err != nil {
+				t.Error(err)
 			}
 		}
 		if err := c.judge(); err != nil {
@@ -111,6 +123,9 @@ type figure struct {
 	Plans   int     `json:"plans"`
 	Memory  float64 `json:"memory,omitempty"` // MB resident per member
 	Peak    float64 `json:"peak,omitempty"`
+
+	Requests    float64 `json:"requests,omitempty"` // a second, that the store gets from members at rest
+	Connections int     `json:"connections,omitempty"`
 }
 
 func (c *crew) figure(what string) figure {

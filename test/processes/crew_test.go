@@ -8,6 +8,7 @@ package processes
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,8 +45,16 @@ type crew struct {
 	group   string
 	host    *host
 	parts   int
-	library bool     // members are programs of our own, not rota run
-	tune    []string // flags of all members
+	finds   bool          // partitions are those that are at the broker: see find
+	begun   bool          // the broker has what the test needs
+	created int           // partitions at the broker
+	library bool          // members are programs of our own, not rota run
+	fed     bool          // members of startMany consume from the broker
+	brisk   bool          // such members do nothing but their effect, tell of no message, and have a long lease
+	meter   string        // of such members: what is wrong with their meter
+	poison  string        // and the partition whose messages kill them
+	tune    []string      // flags of all members
+	bound   time.Duration // how long to wait for what must come
 	sink    *sink
 	store   rota.Store // to look at the group
 
@@ -83,7 +91,7 @@ type member struct {
 
 // newCrew makes a group of its own on a host.
 func newCrew(t *testing.T, h *host, partitions int) *crew {
-	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, changed: make(chan struct{})}
+	c := &crew{T: t, rota: program(t), dir: t.TempDir(), group: "g", host: h, parts: partitions, bound: patience, changed: make(chan struct{})}
 	c.sink = newSink(t, filepath.Join(c.dir, "sink.jsonl"))
 	c.store = openStore(c.storeURL())
 	t.Cleanup(func() { c.store.Close() })
@@ -100,18 +108,29 @@ func (m *member) name() string {
 // start starts a process that is ready to join.
 func (c *crew) start(label string, apart bool, flags ...string) *member {
 	c.Helper()
+	c.ready()
 	m := c.enlist(label)
 	doors := c.host.doors()
 	doors["sink"] = c.sink.addr
 	var argv []string
 	if apart {
 		m.nets = newNetns(c.T, doors)
+		if c.host.broker.fixed {
+			m.nets.mirror("broker", c.host.broker.addr)
+		}
 		doors, argv = m.nets.doors, m.nets.within()
 	}
 	sink := doors["sink"]
-	source := c.host.url(doors["broker"], "stream="+c.stream()+"&subject="+c.stream()+".*&create=true&partitions="+strconv.Itoa(c.parts))
+	source := c.host.broker.source(c, doors["broker"])
 	if c.library {
-		m.be(task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond, Lease: lease, Heartbeat: heartbeat})
+		k := task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond, Lease: lease, Heartbeat: heartbeat, Meter: c.meter, Poison: c.poison}
+		if c.finds {
+			k.Broken = m.broken()
+		}
+		if c.brisk {
+			k.Work, k.Quiet, k.Lease, k.Heartbeat, k.Quarantine = 0, true, 5*lease, 3*heartbeat, -1 // a campaign kills many
+		}
+		m.be(k)
 		return m
 	}
 	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.host.storeURL(c.T, doors), "--source", source,
@@ -120,13 +139,17 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 	return m
 }
 
-// startMany starts a process with many members, to which nothing is delivered.
+// startMany starts a process with many members. Nothing is delivered to them, unless they are fed.
 // Their leases are the usual ones.
 func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
 	c.note(func() { c.crowded = true })
 	k := task{Partitions: c.parts, Quiet: true}
+	if c.fed {
+		c.ready()
+		k.Source, k.Sink = c.sourceURL(), c.sink.addr
+	}
 	for i := range n {
 		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))
 	}
@@ -150,7 +173,7 @@ func (c *crew) enlist(label string) *member {
 // be runs this program as members that use the library.
 func (m *member) be(k task) {
 	m.c.Helper()
-	k.Group, k.Store, k.Gate, k.Settle = m.c.group, m.c.storeURL(), m.gate, settle
+	k.Group, k.Store, k.Gate, k.Settle = m.c.group, cmp.Or(k.Store, m.c.storeURL()), m.gate, settle
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
@@ -223,7 +246,7 @@ func (c *crew) until(what string, cond func() bool) {
 }
 
 func (c *crew) await(cond func() bool) error {
-	timeout := time.After(patience)
+	timeout := time.After(c.bound)
 	look := time.NewTicker(5 * time.Millisecond) // not everything is told
 	defer look.Stop()
 	for {
@@ -237,22 +260,28 @@ func (c *crew) await(cond func() bool) error {
 		case <-changed:
 		case <-look.C:
 		case <-timeout:
-			return fmt.Errorf("not within %v", patience)
+			return fmt.Errorf("not within %v", c.bound)
 		}
 	}
 }
 
-// join starts processes and lets them join at one instant. The first of a group
-// is a moment ahead, so that everybody knows who leads.
+// join starts processes and lets them join at one instant.
 func (c *crew) join(apart bool, labels ...string) {
 	c.Helper()
 	var all []*member
-	c.mu.Lock()
-	first := len(c.members) == 0
-	c.mu.Unlock()
 	for _, l := range labels {
 		all = append(all, c.start(l, apart))
 	}
+	c.admit(all)
+}
+
+// admit lets processes that were started join at one instant. The first of a group
+// is a moment ahead, so that everybody knows who leads.
+func (c *crew) admit(all []*member) {
+	c.Helper()
+	c.mu.Lock()
+	first := len(c.members) == len(all)
+	c.mu.Unlock()
 	for _, m := range all {
 		c.until(m.label+" to be ready", func() bool { return strings.Contains(m.stderr.String(), "ready") || m.over })
 	}
@@ -265,6 +294,9 @@ func (c *crew) join(apart bool, labels ...string) {
 		m.open()
 	}
 }
+
+// broken is the file that makes the source of a member that uses the library fail.
+func (m *member) broken() string { return filepath.Join(m.c.dir, m.id+".broken") }
 
 func (m *member) open() {
 	if err := os.WriteFile(m.gate, nil, 0o644); err != nil {
@@ -333,12 +365,6 @@ func (c *crew) judge() error {
 	}
 	return nil
 }
-
-// stream is also the first word of its subjects.
-func (c *crew) stream() string { return "q" + c.host.bucket(c.T) }
-
-// part is what scenarios call a partition.
-func (c *crew) part(name string) string { return "q" + strings.TrimPrefix(name, c.stream()+".") }
 
 type lockedBuffer struct {
 	mu sync.Mutex

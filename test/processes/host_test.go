@@ -8,148 +8,270 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotaetcd"
 	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/drivers/rotaredis"
 	"github.com/rota-dev/rota/drivers/rotazk"
+	"github.com/rota-dev/rota/internal/servers"
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// A host is where members meet and where their messages are. NATS is both; the other
-// stores have a NATS beside them for the messages.
+// A host is where members meet and where their messages are: a store and a broker.
 type host struct {
-	name  string
-	addr  string // of NATS
-	token string
-
-	store     string // address of the store, if it is not NATS
-	storeLike string // its URL: %s is the address, then a name of the test's own
+	name     string
+	addr     string                             // of the store
+	url      func(addr, name string) string     // of the store, with a name of the test's own
+	requests func(addr string) (float64, error) // that the store has got so far; nil where nobody counts
+	server   server                             // of the store
+	broker   *broker
 }
 
-// hosts are the stores that every row must hold on.
-var hosts = map[string]func(*testing.T) *host{"embedded": serveEmbedded, "nats": serveNATS}
+// A server can be taken away and brought back, with what it had on disk.
+type server interface {
+	Kill() error
+	Start(context.Context) error
+	Freeze() error
+	Thaw() error
+}
 
-// moreHosts are stores on which some rows are shown each time, and all by make matrix.
-var moreHosts = map[string]func(*testing.T) *host{"etcd": serveEtcd, "zookeeper": serveZooKeeper, "redis": serveRedis}
+// A pair names a store and a broker that make a host.
+type pair struct{ store, broker string }
 
-// shownOnMore are the rows that are shown on moreHosts each time: one of each kind of
-// thing that a store does in a group's life.
-var shownOnMore = regexp.MustCompile(`^Test(S0_04|S0_05|S0_08|S2_Join|S2_Leave|S2_Kill)_`)
-
-// everywhere runs a test on every host, each with a server of its own.
-func everywhere(t *testing.T, test func(t *testing.T, h *host)) {
-	all := maps.Clone(hosts)
-	if os.Getenv("ROTA_MATRIX") != "" || shownOnMore.MatchString(t.Name()) {
-		maps.Copy(all, moreHosts)
+// name is that of the host. The embedded store goes without saying, and so does NATS as the
+// broker.
+func (p pair) name() string {
+	switch {
+	case p.broker == "nats":
+		return p.store
+	case p.store == "embedded":
+		return p.broker
 	}
-	for name, serve := range all {
-		t.Run(name, func(t *testing.T) {
+	return p.broker + "+" + p.store
+}
+
+// stores are the stores, each with a NATS for the messages.
+var stores = map[string]func(*testing.T) *host{"embedded": serveEmbedded, "nats": serveNATS, "etcd": serveEtcd, "zookeeper": serveZooKeeper, "redis": serveRedis}
+
+// shownOnMore are the rows that make test shows on every store with NATS, and on every broker
+// with the embedded store: one of each kind of thing that a store and a broker do in a group's
+// life. All others it shows on NATS alone; make matrix shows all on every pair.
+var shownOnMore = regexp.MustCompile(`^Test(S0_04|S0_05|S0_08|S2_Join|S2_Leave|S2_Kill)_|^TestFrozenOwners`)
+
+// shownOn are the rows that make test shows on some stores besides NATS: B-loss on one of
+// them, since each trial takes a server of its own away for longer than a lease, and S0-infra
+// on those that it names.
+var shownOn = map[string]*regexp.Regexp{
+	"redis":     regexp.MustCompile(`^Test(B_Loss|S0_Infra)_`),
+	"zookeeper": regexp.MustCompile(`^TestS0_Infra_`),
+}
+
+// chosenPairs are those that a test runs on. ROTA_STORES and ROTA_BROKERS name some stores and
+// brokers, for all tests.
+func chosenPairs(t *testing.T) (out []pair) {
+	chosenStores, chosenBrokers := named(t, "ROTA_STORES", stores), named(t, "ROTA_BROKERS", brokers)
+	matrix := os.Getenv("ROTA_MATRIX") != "" || chosenStores != nil || chosenBrokers != nil
+	for _, p := range allPairs() {
+		chosen := (chosenStores == nil || slices.Contains(chosenStores, p.store)) && (chosenBrokers == nil || slices.Contains(chosenBrokers, p.broker))
+		onNATS := p.broker == "nats" && (p.store == "embedded" || p.store == "nats")
+		onMore := shownOnMore.MatchString(t.Name()) && (p.broker == "nats" || p.store == "embedded")
+		onThis := shownOn[p.store] != nil && shownOn[p.store].MatchString(t.Name()) && p.broker == "nats"
+		if chosen && (matrix || onNATS || onMore || onThis) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// allPairs are every store with NATS as the broker, and every other broker with two stores.
+func allPairs() (out []pair) {
+	for _, store := range slices.Sorted(maps.Keys(stores)) {
+		out = append(out, pair{store, "nats"})
+	}
+	for _, broker := range slices.Sorted(maps.Keys(brokers)) {
+		if broker != "nats" {
+			out = append(out, pair{"embedded", broker}, pair{"zookeeper", broker})
+		}
+	}
+	return out
+}
+
+// named reads a variable that names some of the keys of a table; nil if it names none.
+func named[V any](t *testing.T, variable string, table map[string]V) (out []string) {
+	text := os.Getenv(variable)
+	if text == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		if _, ok := table[name]; !ok {
+			t.Fatalf("%s: %q: want some of %q, with commas between", variable, name, slices.Sorted(maps.Keys(table)))
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// serve runs a host: a store for this test alone, and a broker that all tests share.
+func (p pair) serve(t *testing.T) *host {
+	var h *host
+	if p.broker != "nats" && p.store == "zookeeper" { // a Java machine for each test is too much
+		h = storeHost(zooKeeper.Server(t), "zk://%s/%s", zooKeeperRequests)
+	} else {
+		h = stores[p.store](t)
+	}
+	if p.broker != "nats" {
+		h.broker = brokers[p.broker](t)
+	}
+	h.name = p.name()
+	return h
+}
+
+// everywhere runs a test on every chosen host.
+func everywhere(t *testing.T, test func(t *testing.T, h *host)) {
+	for _, p := range chosenPairs(t) {
+		t.Run(p.name(), func(t *testing.T) {
 			t.Parallel()
-			h := serve(t)
-			h.name = name
-			test(t, h)
+			test(t, p.serve(t))
 		})
+	}
+}
+
+// onStores is everywhere for what is shown of stores alone: beside other brokers than NATS there
+// would be nothing new to see, and tests share some of those stores.
+func onStores(t *testing.T, test func(t *testing.T, p pair)) {
+	for _, p := range chosenPairs(t) {
+		if p.broker == "nats" {
+			t.Run(p.name(), func(t *testing.T) {
+				t.Parallel()
+				test(t, p)
+			})
+		}
 	}
 }
 
 // serveEmbedded runs rota serve: the embedded server as a process of its own.
 func serveEmbedded(t *testing.T) *host {
-	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, release, err := servers.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	t.Cleanup(release)
 	token, file := rand.Text(), filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program(t), "serve", "--dir", dir, "--listen", addr, "--token-file", file)
-	var out lockedBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	e := &embedded{argv: []string{program(t), "serve", "--dir", t.TempDir(), "--listen", addr, "--token-file", file}}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		e.Kill()
 		if t.Failed() {
-			t.Logf("rota serve: %s", &out)
+			t.Logf("rota serve: %s", &e.out)
 		}
 	})
-	deadline := time.Now().Add(patience)
-	for !strings.Contains(out.String(), "serving") {
-		if time.Now().After(deadline) {
-			t.Fatalf("rota serve is not ready: %s", &out)
-		}
-		time.Sleep(2 * time.Millisecond)
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return &host{addr: addr, token: token}
+	return natsHost(addr, token, e)
 }
+
+// An embedded server is a rota serve.
+type embedded struct {
+	argv []string
+	cmd  *exec.Cmd
+	out  lockedBuffer // of all its starts
+}
+
+// Start returns once it serves.
+func (e *embedded) Start(context.Context) error {
+	began := len(e.out.String())
+	e.cmd = exec.Command(e.argv[0], e.argv[1:]...)
+	e.cmd.Stdout, e.cmd.Stderr = &e.out, &e.out
+	if err := e.cmd.Start(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); !strings.Contains(e.out.String()[began:], "serving"); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("rota serve is not ready: %s", &e.out)
+		}
+	}
+	return nil
+}
+
+func (e *embedded) Kill() error {
+	if e.cmd == nil || e.cmd.Process == nil {
+		return nil // it never started
+	}
+	err := e.cmd.Process.Kill()
+	e.cmd.Wait()
+	return err
+}
+
+func (e *embedded) Freeze() error { return e.cmd.Process.Signal(syscall.SIGSTOP) }
+func (e *embedded) Thaw() error   { return e.cmd.Process.Signal(syscall.SIGCONT) }
 
 // serveNATS runs nats-server.
 func serveNATS(t *testing.T) *host {
-	return &host{addr: rotatest.StartNATS(t).Addr()}
+	s := rotatest.StartNATS(t)
+	return natsHost(s.Addr(), "", s)
+}
+
+// natsHost is a NATS that is both store and broker. The token is that of its users, "" for
+// none.
+func natsHost(addr, token string, s server) *host {
+	if token != "" {
+		token += "@"
+	}
+	return &host{
+		addr:   addr,
+		url:    func(addr, name string) string { return "nats://" + token + addr + "?sync=always&bucket=" + name },
+		server: s,
+		broker: natsBroker(addr, token),
+	}
 }
 
 func serveEtcd(t *testing.T) *host {
-	return beside(t, rotatest.StartEtcd(t), "etcd://%s/%s")
+	return beside(t, rotatest.StartEtcd(t), "etcd://%s/%s", etcdRequests)
 }
 
 func serveZooKeeper(t *testing.T) *host {
-	return beside(t, rotatest.StartZooKeeper(t), "zk://%s/%s")
+	return beside(t, rotatest.StartZooKeeper(t), "zk://%s/%s", zooKeeperRequests)
 }
 
 func serveRedis(t *testing.T) *host {
-	return beside(t, rotatest.StartRedis(t), "redis://%s?prefix=%s")
+	return beside(t, rotatest.StartRedis(t), "redis://%s?prefix=%s", redisRequests)
 }
 
 // beside is a store with a NATS beside it.
-func beside(t *testing.T, s *rotatest.RealServer, like string) *host {
-	h := serveNATS(t)
-	h.store, h.storeLike = s.Addr(), like
+func beside(t *testing.T, s *rotatest.RealServer, like string, requests func(string) (float64, error)) *host {
+	h := storeHost(s, like, requests)
+	h.broker = serveNATS(t).broker
 	return h
 }
 
-// doors are the addresses that a member needs, by name.
-func (h *host) doors() map[string]string {
-	if h.store == "" {
-		return map[string]string{"broker": h.addr}
-	}
-	return map[string]string{"broker": h.addr, "store": h.store}
+func storeHost(s *rotatest.RealServer, like string, requests func(string) (float64, error)) *host {
+	return &host{addr: s.Addr(), url: func(addr, name string) string { return fmt.Sprintf(like, addr, name) }, requests: requests, server: s}
 }
 
-// url names the NATS server at one of its addresses.
-func (h *host) url(addr, query string) string {
-	user := ""
-	if h.token != "" {
-		user = h.token + "@"
-	}
-	return "nats://" + user + addr + "?" + query
+// zooKeeper is the store of all tests that have it beside another broker than NATS.
+var zooKeeper = rotatest.Share(func(t testing.TB) *rotatest.RealServer { return rotatest.StartZooKeeper(t) })
+
+// doors are the addresses that a member needs, by name.
+func (h *host) doors() map[string]string {
+	return map[string]string{"broker": h.broker.addr, "store": h.addr}
 }
 
 // storeURL names the store at one of its addresses.
 func (h *host) storeURL(t *testing.T, doors map[string]string) string {
-	if h.store == "" {
-		return h.url(doors["broker"], "sync=always&bucket="+h.bucket(t))
-	}
-	return fmt.Sprintf(h.storeLike, doors["store"], h.bucket(t))
+	return h.url(doors["store"], h.bucket(t))
 }
 
 // openStore opens the store that a URL names.
@@ -170,105 +292,4 @@ func (h *host) bucket(t *testing.T) string {
 	f := fnv.New32()
 	f.Write([]byte(t.Name()))
 	return fmt.Sprintf("t%08x", f.Sum32())
-}
-
-// A mill publishes to every partition of a crew, in order and without end.
-type mill struct {
-	c    *crew
-	js   jetstream.JetStream
-	stop context.CancelFunc
-	done sync.WaitGroup
-	sent []int // per partition, confirmed
-
-	each []atomic.Int32 // per partition: so many at a time
-}
-
-// grind begins once the members have made the stream.
-func (c *crew) grind(every time.Duration) *mill {
-	c.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	m := &mill{c: c, js: c.broker(), stop: cancel, sent: make([]int, c.parts), each: make([]atomic.Int32, c.parts)}
-	for p := range m.each {
-		m.each[p].Store(1)
-	}
-	c.Cleanup(cancel)
-	m.done.Go(func() { m.run(ctx, every) })
-	return m
-}
-
-func (c *crew) broker() jetstream.JetStream {
-	c.Helper()
-	opts := []nats.Option{nats.MaxReconnects(-1)}
-	if c.host.token != "" {
-		opts = append(opts, nats.Token(c.host.token))
-	}
-	nc, err := nats.Connect("nats://"+c.host.addr, opts...)
-	if err != nil {
-		c.Fatal(err)
-	}
-	c.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return js
-}
-
-// fill makes the stream and publishes as much to every partition.
-func (c *crew) fill(each int) {
-	c.Helper()
-	js := c.broker()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: c.stream(), Subjects: []string{c.stream() + ".*"}}); err != nil {
-		c.Fatal(err)
-	}
-	for n := range each {
-		for p := range c.parts {
-			if _, err := js.PublishAsync(fmt.Sprintf("%s.%d", c.stream(), p), fmt.Append(nil, n), jetstream.WithStallWait(patience)); err != nil {
-				c.Fatal(err)
-			}
-		}
-	}
-	select {
-	case <-js.PublishAsyncComplete():
-	case <-ctx.Done():
-		c.Fatal("the backlog is not published")
-	}
-}
-
-func (m *mill) run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		var all sync.WaitGroup
-		for p := range m.sent {
-			all.Go(func() {
-				for range m.each[p].Load() {
-					m.publish(p)
-				}
-			})
-		}
-		all.Wait()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (m *mill) publish(p int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := m.js.Publish(ctx, fmt.Sprintf("%s.%d", m.c.stream(), p), fmt.Append(nil, m.sent[p])); err == nil {
-		m.sent[p]++
-	} // else it is there twice, or there is no stream yet
-}
-
-// finish stops and waits until the sink has got everything.
-func (m *mill) finish() error {
-	m.stop()
-	m.done.Wait()
-	return m.c.sink.await(m.c, m.sent)
 }

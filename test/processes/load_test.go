@@ -4,6 +4,8 @@ package processes
 
 import (
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +59,7 @@ func TestS1_Speed_ByProcesses(t *testing.T) {
 		m := c.grind(50 * time.Millisecond)
 		m.each[1].Store(4)
 		c.until("everything to run", func() bool { return c.running() == 3 })
-		if err := c.order("pause", c.stream()+".2"); err != nil {
+		if err := c.order("pause", c.partition(2)); err != nil {
 			t.Fatal(err)
 		}
 		var before float64
@@ -71,7 +73,7 @@ func TestS1_Speed_ByProcesses(t *testing.T) {
 			}
 			return c.seen(st, "q2").Backlog > before && st.Load.Backlog >= c.seen(st, "q2").Backlog
 		})
-		if err := c.order("resume", c.stream()+".2"); err != nil {
+		if err := c.order("resume", c.partition(2)); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.finish(); err != nil {
@@ -104,6 +106,71 @@ func TestS1_Pack_ByProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A meter that hangs, fails, lies, freezes or begins anew all the time costs no heartbeat:
+// between two of them passes no more than a heartbeat's time and 0.3 s, and what this
+// machine itself was late by meanwhile.
+func TestFaultyMetersByProcesses(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, h *host) {
+		for _, wrong := range []string{"hangs", "fails", "frozen", "lies", "begins anew"} {
+			t.Run(wrong, func(t *testing.T) {
+				c := newCrew(t, h, 4)
+				c.library, c.meter, c.group = true, wrong, strings.ReplaceAll(wrong, " ", "-")
+				late := lateness(t)
+				c.join(false, "c1", "c2")
+				m := c.grind(50 * time.Millisecond)
+				c.until("everything to run", func() bool { return c.running() == 4 })
+				c.until("both to have renewed their leases ten times", func() bool {
+					return c.members[0].told("lease") > 10 && c.members[1].told("lease") > 10
+				})
+				if err := m.finish(); err != nil {
+					t.Error(err)
+				}
+				bound := heartbeat + 300*time.Millisecond + late()
+				for _, m := range c.members {
+					if gap := m.longestGap(); gap > bound || gap == 0 {
+						t.Errorf("%s renewed its lease after %v, want at most %v", m.label, gap, bound)
+					}
+				}
+				if err := c.judge(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// lateness measures until late is called by how much a timer of this process is late at
+// most: on a machine that is full, everybody is.
+func lateness(t *testing.T) (late func() time.Duration) {
+	var most atomic.Int64
+	go func() {
+		for t.Context().Err() == nil {
+			begun := time.Now()
+			time.Sleep(20 * time.Millisecond)
+			most.Store(max(most.Load(), int64(time.Since(begun)-20*time.Millisecond)))
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
+}
+
+// longestGap is the longest time between two heartbeats, by the ends of the leases that
+// they brought.
+func (m *member) longestGap() (most time.Duration) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	var ends []int64
+	for _, e := range m.events {
+		if e.Event == "lease" && (len(ends) == 0 || e.Lease > ends[len(ends)-1]) {
+			ends = append(ends, e.Lease)
+		}
+	}
+	for i := 2; i < len(ends); i++ { // the first is when the session began, without a lease
+		most = max(most, time.Duration(ends[i]-ends[i-1]))
+	}
+	return most
 }
 
 // running is how many partitions run. The crew's mutex is held.

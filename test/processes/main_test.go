@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/rota-dev/rota/rotatest"
 )
 
 var built = struct {
@@ -32,6 +34,9 @@ func TestMain(m *testing.M) {
 	}
 	built.dir = dir
 	code := m.Run()
+	for _, s := range []*rotatest.SharedServer{rabbitMQ, activeMQ, kafka, zooKeeper} {
+		s.Close()
+	}
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

@@ -3,6 +3,7 @@
 package processes
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -58,6 +59,41 @@ func newNetns(t *testing.T, to map[string]string) *netns {
 	return n
 }
 
+// mirror lets processes that live there reach something at the address that it has elsewhere:
+// a process of that network carries connections to its door.
+func (n *netns) mirror(name, addr string) {
+	n.t.Helper()
+	argv := append(n.within(), os.Args[0])
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), roleVar+"=door", taskVar+"="+addr+" "+n.doors[name])
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		n.t.Fatalf("there is no door: %q, %v", said, err)
+	}
+	n.doors[name] = addr
+}
+
+// beDoor carries connections from one address to another until it is killed.
+func beDoor() error {
+	from, to, _ := strings.Cut(os.Getenv(taskVar), " ")
+	l, err := net.Listen("tcp", from)
+	if err != nil {
+		return err
+	}
+	fmt.Println("open")
+	return carryAll(l, to)
+}
+
 // within is what to put before a command so that it lives there.
 func (n *netns) within() []string { return []string{"ip", "netns", "exec", n.name} }
 
@@ -77,16 +113,19 @@ func door(t *testing.T, host, to string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go carry(near, to)
-		}
-	}()
+	go carryAll(l, to)
 	return l.Addr().String()
+}
+
+// carryAll carries every connection that comes in, until it is closed.
+func carryAll(l net.Listener, to string) error {
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go carry(near, to)
+	}
 }
 
 func carry(near net.Conn, to string) {

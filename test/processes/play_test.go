@@ -157,7 +157,9 @@ func (c *crew) orderWords(args []string) (words []string) {
 	}
 	for _, a := range args {
 		if n, ok := strings.CutPrefix(a, "q"); ok {
-			a = c.stream() + "." + n
+			if i, err := strconv.Atoi(n); err == nil {
+				a = c.partition(i)
+			}
 		}
 		words = append(words, a)
 	}

@@ -18,18 +18,17 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/drivers/rotanats"
 	"github.com/rota-dev/rota/internal/clock"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/rotatest"
 )
 
 // This program can be asked to be something else than a test: members that use
-// the library, each with a connection of its own, or a command that sends one
-// effect to a sink.
+// the library, each with a connection of its own, a command that sends one
+// effect to a sink, or a door: see mirror.
 const roleVar, taskVar = "ROTA_TEST_ROLE", "ROTA_TEST_TASK"
 
-var roles = map[string]func() error{"members": beMembers, "effect": beEffect}
+var roles = map[string]func() error{"members": beMembers, "effect": beEffect, "door": beDoor}
 
 // A task is what members are told.
 type task struct {
@@ -38,7 +37,15 @@ type task struct {
 	Partitions                       int           // without a Source: these, and nothing arrives
 	Work                             time.Duration // what a handler does before its effect
 	Lease, Heartbeat, Settle         time.Duration
-	Quiet                            bool // tell no message and no lease
+	Quiet                            bool   // tell no message and no lease
+	Quarantine                       int    // so many owners of a partition may die in a row
+	List                             string // without a Source: a file that names the partitions, one in a line
+	Broken                           string // while there is such a file, the source fails
+	Meter                            string // pack by load, and this is wrong with the meter
+	Poison                           string // a process that handles a message of this partition dies
+	Acts                             bool   // without a Source: owners send effects, of which none is a message
+	OnStoreLoss                      rota.OnStoreLoss
+	Probe                            string // where the first member says whether it is ready, and what its status is
 
 	names []string // of those Partitions: one list for all members of the process
 }
@@ -52,6 +59,7 @@ func beMembers() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	k.names = rotatest.Names(k.Partitions)
+	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64 // a handler for each partition
 	j := newTeller(k.Group)
 	var all []*rota.Member
 	for _, name := range k.Names {
@@ -60,6 +68,9 @@ func beMembers() error {
 			return err
 		}
 		all = append(all, m)
+	}
+	if k.Probe != "" {
+		go http.ListenAndServe(k.Probe, probing(all[0]))
 	}
 	fmt.Fprintln(os.Stderr, "ready")
 	for {
@@ -78,6 +89,20 @@ func beMembers() error {
 	return errors.Join(ends...)
 }
 
+// probing answers as rota run --health does, and has the member's own status besides.
+func probing(m *rota.Member) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := m.Ready(r.Context()); err != nil {
+			fmt.Fprintln(w, "not ready:", strings.TrimPrefix(err.Error(), "rota: "))
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("/status", func(w http.ResponseWriter, r *http.Request) { json.NewEncoder(w).Encode(m.Status()) })
+	return mux
+}
+
 func (k *task) config(name string, j *teller) rota.Config {
 	abort := func(err error) {
 		fmt.Fprintln(os.Stderr, err)
@@ -92,23 +117,105 @@ func (k *task) config(name string, j *teller) rota.Config {
 		}
 		os.Exit(4)
 	}
-	c := rota.Config{Group: k.Group, Abort: abort, Name: name, Store: openStore(k.Store), NewGroup: true, Lease: k.Lease, Heartbeat: k.Heartbeat, QuietTime: k.Settle, Trace: j.tell, TraceMessages: !k.Quiet}
+	c := rota.Config{Group: k.Group, Abort: abort, Name: name, Store: openStore(k.Store), NewGroup: true, Lease: k.Lease, Heartbeat: k.Heartbeat, QuietTime: k.Settle, Quarantine: k.Quarantine, OnStoreLoss: k.OnStoreLoss, Trace: j.tell, TraceMessages: !k.Quiet}
+	if k.List != "" {
+		c.Source, c.ListEvery = &listed{file: k.List}, listEvery
+		c.Handle = func(context.Context, rota.Message) error { return nil }
+		return c
+	}
 	if k.Source == "" {
 		c.Source = rota.Func(k.names, func(ctx context.Context, own rota.Ownership) error {
 			own.Started()
+			if k.Acts {
+				return k.act(ctx, own)
+			}
 			<-own.Stop()
 			return nil
 		})
 		return c
 	}
-	c.Source = rotanats.Source(k.Source)
+	c.Source, c.ListEvery = openSource(k.Source), listEvery
+	if k.Broken != "" {
+		c.Source = &breaking{c.Source, k.Broken}
+	}
+	if k.Meter != "" {
+		c.Strategy, c.Packing = rota.Pack, rota.Packing{Capacity: 1000}
+		c.Source = &badMeter{Source: c.Source, wrong: k.Meter}
+	}
 	c.Handle = func(ctx context.Context, msg rota.Message) error {
+		if msg.Partition == k.Poison {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 		// Work that does not look at its context, as most does not, and then the
-		// effect. Whoever is frozen meanwhile sends it when it wakes.
+		// effect. A process that is frozen meanwhile sends it when it wakes.
 		time.Sleep(k.Work)
-		return effect(k.Sink, k.Group, msg.Partition, fmt.Sprint(uint64(msg.Token)), msg.Session, msg.ID, string(msg.Value))
+		own := msg.Ownership()
+		m, _ := own.Meta()
+		meta, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		return effect(k.Sink, map[string]string{"Group": k.Group, "Partition": msg.Partition, "Token": fmt.Sprint(uint64(msg.Token)), "Session": msg.Session,
+			"Message-Id": msg.ID, "Topic": own.Topic(), "Meta": string(meta)}, string(msg.Value))
 	}
 	return c
+}
+
+// act sends effects for as long as it may. All have one number: they are no messages, so none can
+// be missing. What the sink refuses is its own affair.
+func (k *task) act(ctx context.Context, own rota.Ownership) error {
+	for tick := time.Tick(50 * time.Millisecond); ; {
+		select {
+		case <-own.Stop():
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+		if own.Check() == nil {
+			effect(k.Sink, map[string]string{"Group": k.Group, "Partition": own.Partition(), "Token": fmt.Sprint(uint64(own.Token())), "Session": own.Session()}, "0")
+		}
+	}
+}
+
+// A badMeter measures badly what its source measures.
+type badMeter struct {
+	rota.Source
+	wrong string
+	first []rota.Reading
+}
+
+// Bind forwards, as a source that wraps another must.
+func (m *badMeter) Bind(group string) error { return m.Source.(rota.Binder).Bind(group) }
+
+func (m *badMeter) Read(ctx context.Context, partitions []string) ([]rota.Reading, error) {
+	switch m.wrong {
+	case "hangs":
+		select {}
+	case "fails":
+		return nil, errors.New("no meter today")
+	}
+	got, err := m.Source.(rota.Meter).Read(ctx, partitions)
+	if err != nil {
+		return nil, err
+	}
+	switch m.wrong {
+	case "frozen":
+		if m.first == nil {
+			m.first = got
+		}
+		return m.first, nil
+	case "lies":
+		for i := range got {
+			got[i].Backlog, got[i].Arrived = -1, uint64(time.Now().UnixNano()%1e9)
+		}
+		return append(got[:len(got)-1], got[0], rota.Reading{Partition: "nobody's"}), nil
+	case "begins anew":
+		for i := range got {
+			got[i].Epoch = time.Now().String()
+		}
+	}
+	return got, nil
 }
 
 // beEffect is a command of rota run: what it is told is in its environment.
@@ -117,18 +224,21 @@ func beEffect() error {
 	if err != nil {
 		return err
 	}
-	env := func(name string) string { return os.Getenv("ROTA_" + name) }
+	headers := map[string]string{}
+	for _, h := range []string{"Group", "Partition", "Token", "Session", "Message-Id", "Topic", "Meta"} {
+		headers[h] = os.Getenv("ROTA_" + strings.ToUpper(strings.ReplaceAll(h, "-", "_")))
+	}
 	time.Sleep(20 * time.Millisecond)
-	return effect(os.Getenv(taskVar), env("GROUP"), env("PARTITION"), env("TOKEN"), env("SESSION"), env("MESSAGE_ID"), string(n))
+	return effect(os.Getenv(taskVar), headers, string(n))
 }
 
 // effect sends what a handler does to the sink.
-func effect(sink, group, partition, token, session, id, body string) error {
+func effect(sink string, headers map[string]string, body string) error {
 	r, err := http.NewRequest("POST", "http://"+sink+"/", strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	for k, v := range map[string]string{"Group": group, "Partition": partition, "Token": token, "Session": session, "Message-Id": id} {
+	for k, v := range headers {
 		r.Header.Set("Rota-"+k, v)
 	}
 	answer, err := http.DefaultClient.Do(r)

@@ -245,7 +245,7 @@ func TestS0_01_EqualRatesByOneProcess(t *testing.T) {
 		m := c.start("c1", false)
 		c.until("c1 to be ready", func() bool { return strings.Contains(m.stderr.String(), "ready") })
 		c.fill(each)
-		hung := c.stream() + ".7"
+		hung := c.partition(7)
 		c.sink.hang(hung)
 		c.sink.uneven = true
 		m.open()

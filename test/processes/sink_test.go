@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,15 +30,36 @@ type sink struct {
 	w    *bufio.Writer
 	mu   sync.Mutex
 
-	pause    time.Duration // before an effect is taken
-	hung     string        // a partition whose effects are neither taken nor refused: whoever sends one waits
-	uneven   bool          // the higher a partition's number, the slower
-	highest  map[string]uint64
-	next     map[string]int // what is to come first: everything below was accepted
-	accepted int
-	again    int // of these, not for the first time
-	refused  int
-	wrong    []string
+	pause     time.Duration // before an effect is taken
+	hung      string        // a partition whose effects are neither taken nor refused: the sender waits
+	failing   string        // a partition whose effects fail
+	uneven    bool          // the higher a partition's number, the slower
+	highest   map[string]uint64
+	about     map[string]string // the topic and the metadata that the last effect of a partition came with
+	next      map[string]int    // what is to come first: everything below was accepted
+	begins    map[string][]beginning
+	accepted  int
+	again     int // of these, not for the first time
+	stretches []stretch
+	refused   int
+	wrong     []string
+}
+
+// A beginning is the first effect that was accepted under a token.
+type beginning struct {
+	token  uint64
+	number int // of the message
+	next   int // and of the one that was to come
+	at     time.Time
+}
+
+// A stretch is a row of messages of a partition that were accepted before.
+type stretch struct {
+	partition     string
+	former, token uint64 // under which it was written to before the first of them, and under which they came
+	count         int
+	at            time.Time // of the first
+	ended         bool
 }
 
 func newSink(t *testing.T, file string) *sink {
@@ -49,7 +71,7 @@ func newSink(t *testing.T, file string) *sink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sink{addr: l.Addr().String(), file: f, w: bufio.NewWriter(f), highest: map[string]uint64{}, next: map[string]int{}}
+	s := &sink{addr: l.Addr().String(), file: f, w: bufio.NewWriter(f), highest: map[string]uint64{}, about: map[string]string{}, next: map[string]int{}, begins: map[string][]beginning{}}
 	srv := &http.Server{Handler: s}
 	go srv.Serve(l)
 	t.Cleanup(func() {
@@ -75,7 +97,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		waits = s.hung == p
 		s.mu.Unlock()
 		if s.uneven { // set once, before anything comes
-			n, _ := strconv.Atoi(p[strings.LastIndexByte(p, '.')+1:])
+			n, _ := strconv.Atoi(p[strings.LastIndexAny(p, ".-")+1:])
 			pause = time.Duration(n) * 150 * time.Microsecond
 		}
 		if waits {
@@ -85,6 +107,10 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failing == p && p != "" {
+		http.Error(w, "the disk is full", http.StatusInternalServerError)
+		return
+	}
 	if err != nil || bad != nil || p == "" {
 		s.wrong = append(s.wrong, fmt.Sprintf("an effect nobody asked for: %q %v", body, r.Header))
 		http.Error(w, "not an effect", http.StatusBadRequest)
@@ -97,8 +123,13 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refused++
 		http.Error(w, "the partition has a later owner", http.StatusConflict)
 	} else {
+		former := s.highest[p]
+		if token > former {
+			s.begins[p] = append(s.begins[p], beginning{token, n, s.next[p], time.Now()})
+		}
 		s.highest[p] = token
-		s.take(p, n)
+		s.about[p] = r.Header.Get("Rota-Topic") + " " + r.Header.Get("Rota-Meta")
+		s.take(p, n, former, token)
 	}
 	json.NewEncoder(s.w).Encode(l)
 }
@@ -115,6 +146,39 @@ func (s *sink) hang(partition string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hung = partition
+}
+
+// fail lets the effects of one partition fail until another is named, or none.
+func (s *sink) fail(partition string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = partition
+}
+
+// said is the topic and the metadata that the last effect of a partition came with.
+func (s *sink) said(partition string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.about[partition]
+}
+
+// begun is how the next owner after a token has begun, if it has.
+func (s *sink) begun(partition string, after uint64) (beginning, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.begins[partition] {
+		if b.token > after {
+			return b, true
+		}
+	}
+	return beginning{}, false
+}
+
+// refusals is how much was refused by its token.
+func (s *sink) refusals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // got is how much was accepted.
@@ -134,16 +198,61 @@ func (s *sink) counts(but string) map[string]int {
 }
 
 // take accepts a message. Repeats are fair, gaps are not.
-func (s *sink) take(p string, n int) {
+func (s *sink) take(p string, n int, former, token uint64) {
 	s.accepted++
 	switch {
 	case n > s.next[p]:
 		s.wrong = append(s.wrong, fmt.Sprintf("%s: message %d came before %d", p, n, s.next[p]))
 	case n < s.next[p]:
 		s.again++
+		s.repeated(p, former, token)
 	default:
 		s.next[p]++
+		if i := s.open(p); i >= 0 {
+			s.stretches[i].ended = true
+		}
 	}
+}
+
+// repeated notes a message that was accepted before.
+func (s *sink) repeated(p string, former, token uint64) {
+	i := s.open(p)
+	if i < 0 || token > former {
+		s.stretches = append(s.stretches, stretch{partition: p, former: former, token: token, at: time.Now()})
+		i = len(s.stretches) - 1
+	}
+	s.stretches[i].count++
+}
+
+// open is the last stretch of a partition if it has not ended, and -1 otherwise.
+func (s *sink) open(p string) int {
+	for i, x := range slices.Backward(s.stretches) {
+		if x.partition == p {
+			if x.ended {
+				return -1
+			}
+			return i
+		}
+	}
+	return -1
+}
+
+// longest is how many messages the longest stretch has.
+func (s *sink) longest() (n int) {
+	for _, x := range s.stretches {
+		n = max(n, x.count)
+	}
+	return n
+}
+
+// reached is how many messages were accepted, each once.
+func (s *sink) reached() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, next := range s.next {
+		n += next
+	}
+	return n
 }
 
 // await waits until everything that was sent has been accepted, in order.
@@ -153,7 +262,7 @@ func (s *sink) await(c *crew, sent []int) error {
 		s.mu.Lock()
 		missing := ""
 		for p, n := range sent {
-			if got := s.next[fmt.Sprintf("%s.%d", c.stream(), p)]; got < n {
+			if got := s.next[c.partition(p)]; got < n {
 				missing = fmt.Sprintf("partition %d: %d of %d messages have arrived", p, got, n)
 			}
 		}

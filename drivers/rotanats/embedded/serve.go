@@ -137,7 +137,7 @@ func servable(s *address.Settings, listen string) error {
 	switch {
 	case (s.User == "") != (s.Password == ""):
 		return errors.New("rotanats: serve with a user and a password: give both, and neither empty")
-	case s.Creds != "" || s.NKey != "":
+	case s.Creds != "" || s.NKey != "" || s.NKeySeed != "":
 		return errors.New("rotanats: serve with credentials or a key: they are for clients; give a user and password or a token")
 	case listen == "" && (secrets || s.Secure || s.Open):
 		return errors.New("rotanats: serve with a password, a token, a certificate or openly: that is for clients by TCP; say where to listen")

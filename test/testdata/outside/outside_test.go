@@ -50,6 +50,13 @@ func TestOptions(t *testing.T) {
 		rotatest.WithWire("127.0.0.1:1", func(testing.TB, string) rota.Store { return s.mem.Open() }),
 	}
 	_ = func(t testing.TB) *rotatest.RealServer { return rotatest.StartRedis(t) }
+	_ = func(s *rotatest.RealServer) (rotatest.Server, []string) {
+		return s, []string{s.Addr(), s.URL(), s.At("stomp"), s.Admin(), s.Log()}
+	}
+	_ = func(s rotatest.Server) error { // a wrapper of one's own needs nothing internal
+		snap, err := s.Snapshot()
+		return errors.Join(err, s.Restore(snap))
+	}
 }
 
 // broker is a Broker of one's own.

@@ -16,7 +16,7 @@ import (
 // agentRoot is the program, as far as this room has commands of it.
 func agentRoot() *cobra.Command {
 	root := &cobra.Command{Use: "rota"}
-	root.AddCommand(RunCmd(), WatchdogCmd())
+	root.AddCommand(RunCmd(), LeaseCmd(), WatchdogCmd())
 	return root
 }
 

@@ -15,13 +15,10 @@ import (
 // another one has inherited that one's ROTA_TOKEN: with two values in one
 // environment, some programs read the first and some the last.
 
-// factKeys are what a command is told about its message or ownership.
-var factKeys = []string{"GROUP", "PARTITION", "TOKEN", "SESSION", "MESSAGE_ID", "ATTEMPT"}
-
 // ownVariables are the names of all variables that rota reads or sets.
 func ownVariables(root *cobra.Command) map[string]bool {
 	own := map[string]bool{}
-	for _, key := range factKeys {
+	for _, key := range cli.Facts {
 		own["ROTA_"+key] = true
 	}
 	cli.EachFlag(root, func(f *pflag.Flag) { own[cli.Variable(f.Name)] = true })

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,13 +29,16 @@ import (
 
 // A deed is what --handle or --own names.
 type deed struct {
-	kind string // none, log, sleep, exec, http
+	kind string // none, log, sleep, exec, worker, http
 	argv []string
 	url  string
 	time time.Duration // of sleep
 }
 
-// parseDeed reads log, none, sleep:TIME, exec:CMD or http:URL.
+// runs tells whether it is done by commands.
+func (d deed) runs() bool { return d.kind == "exec" || d.kind == "worker" }
+
+// parseDeed reads log, none, sleep:TIME, exec:CMD, worker:CMD or http:URL.
 func parseDeed(flag, s string) (deed, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch {
@@ -46,7 +50,7 @@ func parseDeed(flag, s string) (deed, error) {
 			return deed{}, cli.Usagef("--%s %q: want a time such as sleep:20ms", flag, s)
 		}
 		return deed{kind: kind, time: d}, nil
-	case kind == "exec":
+	case kind == "exec" || kind == "worker":
 		argv, err := parseCommand(rest)
 		if err != nil {
 			return deed{}, cli.Usagef("--%s %q: %v", flag, s, err)
@@ -63,7 +67,7 @@ func parseDeed(flag, s string) (deed, error) {
 		}
 		return deed{kind: "http", url: raw}, nil
 	}
-	return deed{}, cli.Usagef("--%s %q: want log, none, sleep:TIME, exec:CMD or http:URL", flag, cli.Redact(s))
+	return deed{}, cli.Usagef("--%s %q: want log, none, sleep:TIME, exec:CMD, worker:CMD or http:URL", flag, cli.Redact(s))
 }
 
 // parseCommand finds out how to run a command: by itself if it is one plain
@@ -82,40 +86,21 @@ func parseCommand(s string) ([]string, error) {
 	return []string{path}, nil
 }
 
-// about is what a command finds in its environment, and a server in the headers
-// of a request.
-type about struct{ key, value string }
-
-func facts(group, partition string, token rota.Token, session string) []about {
-	return []about{
-		{"GROUP", group}, {"PARTITION", partition},
-		{"TOKEN", strconv.FormatUint(uint64(token), 10)}, {"SESSION", session},
-	}
-}
-
-func factsOf(group string, msg rota.Message) []about {
-	return append(facts(group, msg.Partition, msg.Token, msg.Session),
-		about{"MESSAGE_ID", msg.ID}, about{"ATTEMPT", strconv.Itoa(msg.Attempt)})
-}
-
-func environment(all []about) []string {
-	out := make([]string, len(all))
-	for i, a := range all {
-		out[i] = "ROTA_" + a.key + "=" + strings.ReplaceAll(a.value, "\x00", "")
-	}
-	return out
-}
-
-// A hand does the work of one member.
-type hand struct {
+// A handler does the work of one member.
+type handler struct {
 	group   string
+	member  string
 	deed    deed
 	out     io.Writer // of --handle log
 	stdout  *os.File  // of commands
 	keeper  *keeper
 	handles bool // messages, and does not own partitions with --own
+	workers workers
 
+	metaFiles metaFiles     // of --own
 	lastPause time.Duration // --backoff-last
+	stopTime  time.Duration // --stop-time
+	margin    time.Duration // see EndTime
 	client    http.Client
 	done      atomic.Int64 // messages handled
 
@@ -125,7 +110,7 @@ type hand struct {
 }
 
 // enter notes a handler at work; leave that it has returned.
-func (h *hand) enter(ctx context.Context) (leave func()) {
+func (h *handler) enter(ctx context.Context) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls == nil {
@@ -142,7 +127,7 @@ func (h *hand) enter(ctx context.Context) (leave func()) {
 }
 
 // overdue is how many handlers are at work whose time is over.
-func (h *hand) overdue() (n int) {
+func (h *handler) overdue() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ctx := range h.calls {
@@ -156,12 +141,15 @@ func (h *hand) overdue() (n int) {
 // killedGrace is how long a handler may take to return after its command was killed.
 const killedGrace = time.Second
 
+// slow tells whether handlers have something outside of this process to end.
+func (h *handler) slow() bool { return h.deed.runs() || h.deed.kind == "http" }
+
 // harmless waits for the return of handlers whose time is over. The watchdog has
 // ended their commands before the lease did, and their requests are cut off; all
 // that is missing, most likely because this process was frozen, is that they say
 // so. Only if they do not, the process has to end.
-func (h *hand) harmless() bool {
-	if h.deed.kind != "exec" && h.deed.kind != "http" {
+func (h *handler) harmless() bool {
+	if !h.slow() {
 		return false
 	}
 	for end := time.Now().Add(killedGrace); h.overdue() > 0; time.Sleep(time.Millisecond) {
@@ -177,9 +165,9 @@ func (h *hand) harmless() bool {
 }
 
 // handle is Config.Handle.
-func (h *hand) handle() func(context.Context, rota.Message) error {
+func (h *handler) handle() func(context.Context, rota.Message) error {
 	do := h.how()
-	slow := h.deed.kind == "exec" || h.deed.kind == "http"
+	slow := h.slow()
 	return func(ctx context.Context, msg rota.Message) error {
 		if slow {
 			defer h.enter(ctx)()
@@ -192,10 +180,12 @@ func (h *hand) handle() func(context.Context, rota.Message) error {
 	}
 }
 
-func (h *hand) how() func(context.Context, rota.Message) error {
+func (h *handler) how() func(context.Context, rota.Message) error {
 	switch h.deed.kind {
 	case "exec":
 		return h.exec
+	case "worker":
+		return func(ctx context.Context, msg rota.Message) error { return h.work(ctx, msg, msg.Ownership()) }
 	case "http":
 		// Every partition posts at once; the default would keep two connections and
 		// dial anew for everybody else's every message.
@@ -213,7 +203,7 @@ func (h *hand) how() func(context.Context, rota.Message) error {
 }
 
 // sleep takes a while, as real work does, and needs no core for it.
-func (h *hand) sleep(ctx context.Context, _ rota.Message) error {
+func (h *handler) sleep(ctx context.Context, _ rota.Message) error {
 	t := time.NewTimer(h.deed.time)
 	defer t.Stop()
 	select {
@@ -226,7 +216,7 @@ func (h *hand) sleep(ctx context.Context, _ rota.Message) error {
 
 // tally tells every so often how many messages were handled, until it is called
 // off.
-func (h *hand) tally(j *line.Journal, member string, every time.Duration) (stop func()) {
+func (h *handler) tally(j *line.Journal, member string, every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -250,21 +240,27 @@ func (h *hand) tally(j *line.Journal, member string, every time.Duration) (stop 
 }
 
 // log says that a message came, not what is in it: that is nobody's business.
-func (h *hand) log(_ context.Context, msg rota.Message) error {
+func (h *handler) log(_ context.Context, msg rota.Message) error {
 	_, err := fmt.Fprintf(h.out, "%s@%d  message %s  attempt %d  %d bytes\n", plain.Text(msg.Partition), uint32(msg.Token), plain.Text(msg.ID), msg.Attempt, len(msg.Value))
 	return err
 }
 
-func (h *hand) exec(ctx context.Context, msg rota.Message) error {
-	err := h.keeper.run(ctx, msg.Ownership(), command{about: msg.Partition, argv: h.deed.argv, env: environment(factsOf(h.group, msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr})
+func (h *handler) exec(ctx context.Context, msg rota.Message) error {
+	own := msg.Ownership()
+	err := h.keeper.run(ctx, own, command{about: msg.Partition, argv: h.deed.argv, env: environment(h.factsOf(msg)), stdin: msg.Value, out: h.stdout, err: os.Stderr,
+		stop: own.Stop(), stopAfter: h.patience(), tell: own.Tell})
 	if why, ok := errors.AsType[notBegun](err); ok {
 		return untried(why)
 	}
-	if said, ok := err.(interface{ status() int }); ok {
+	if said, ok := err.(exitError); ok {
 		return verdict(err, exitWords[said.status()])
 	}
 	return err
 }
+
+// patience is how long a message in hand may go on after a stop was asked for, before
+// SIGTERM says that the stop time is nearly over.
+func (h *handler) patience() time.Duration { return h.stopTime - min(termGrace, h.stopTime/4) }
 
 // What a command says by its exit status, in the numbers of sysexits.h, and a server by
 // its status code. Anything else means that the attempt failed.
@@ -295,7 +291,7 @@ const bodyTime = time.Second
 
 // post sends a message as a request. Any 2xx answer settles it, whatever becomes
 // of its body; of the others some say more than that the attempt failed.
-func (h *hand) post(ctx context.Context, msg rota.Message) error {
+func (h *handler) post(ctx context.Context, msg rota.Message) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.deed.url, bytes.NewReader(msg.Value))
@@ -303,8 +299,11 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 		return fmt.Errorf("post to %s: %w", cli.Redact(h.deed.url), cli.Bare(err))
 	}
 	req.Header.Set("Content-Type", "application/octet-stream")
-	for _, a := range factsOf(h.group, msg) {
+	for _, a := range h.factsOf(msg) {
 		req.Header.Set("Rota-"+strings.ReplaceAll(a.key, "_", "-"), strings.Map(cli.OneLine, a.value))
+	}
+	if s := spanOf(msg.Ownership(), h.margin); runtime.GOOS == "linux" {
+		req.Header.Set("Rota-Lease", s.String())
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
@@ -329,7 +328,7 @@ func (h *hand) post(ctx context.Context, msg rota.Message) error {
 }
 
 // wait waits for as long as a server asks for, up to the longest pause. A stop ends it.
-func (h *hand) wait(ctx context.Context, msg rota.Message, after string) {
+func (h *handler) wait(ctx context.Context, msg rota.Message, after string) {
 	d := retryAfter(after, time.Now())
 	if d <= 0 {
 		return
@@ -352,20 +351,22 @@ func retryAfter(s string, now time.Time) time.Duration {
 	return 0
 }
 
-// notBegun is the error of a command that could not be started: for want of memory,
-// descriptors or processes, or because it is not there or may not be executed.
-type notBegun struct{ error }
-
 // untried is an error that is not the message's: what was to handle it could not
 // begin. The message is not blamed for it, and comes again until it could.
 func untried(err error) error { return fmt.Errorf("%w: %w", rota.ErrUntried, err) }
 
 // own runs one command per partition while it is owned: what --own names. Stop
 // asks it to end by SIGTERM, and it has the stop time for that.
-func (h *hand) own(ctx context.Context, own rota.Ownership) error {
+func (h *handler) own(ctx context.Context, own rota.Ownership) error {
 	defer h.enter(ctx)()
-	err := h.keeper.run(ctx, own, command{about: own.Partition(), argv: h.deed.argv, env: environment(facts(h.group, own.Partition(), own.Token(), own.Session())),
-		out: h.stdout, err: os.Stderr, stop: own.Stop()})
+	all := h.facts(own)
+	file, forget := h.metaFiles.follow(own)
+	defer forget()
+	if file != "" {
+		all = append(all, about{"META_FILE", file})
+	}
+	err := h.keeper.run(ctx, own, command{about: own.Partition(), argv: h.deed.argv, env: environment(all),
+		out: h.stdout, err: os.Stderr, stop: own.Stop(), tell: own.Tell})
 	select {
 	case <-own.Stop():
 		return nil // it was asked to end, however it took that

@@ -27,7 +27,7 @@ func TestWhatOthersWroteIsTameInWords(t *testing.T) {
 	s.Close()
 	s.Take(rota.Event{Kind: rota.EventCondition}) // too late, and no panic
 	trial.Tame(t, "the speaker", out.String())
-	h := &hand{out: &out}
+	h := &handler{out: &out}
 	if err := h.log(t.Context(), rota.Message{Partition: trial.Hostile, ID: trial.Hostile}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func answering(t *testing.T, answer string) string {
 }
 
 func TestAServersStatusTextIsTame(t *testing.T) {
-	h := &hand{deed: deed{kind: "http", url: answering(t, "HTTP/1.1 500 \x1b]0;x\x07\u202e\r\nContent-Length: 0\r\n\r\n")}}
+	h := &handler{deed: deed{kind: "http", url: answering(t, "HTTP/1.1 500 \x1b]0;x\x07\u202e\r\nContent-Length: 0\r\n\r\n")}}
 	err := h.handle()(t.Context(), rota.Message{ID: trial.Hostile, Partition: trial.Hostile})
 	if err == nil {
 		t.Fatal("settled")
@@ -74,7 +74,7 @@ func TestAServersStatusTextIsTame(t *testing.T) {
 // message, and holds up nobody.
 func TestABodyThatNeverComesHoldsUpNobody(t *testing.T) {
 	for status, well := range map[string]bool{"200 OK": true, "500 No": false} {
-		h := &hand{deed: deed{kind: "http", url: answering(t, "HTTP/1.1 "+status+"\r\nContent-Length: 10\r\n\r\n")}}
+		h := &handler{deed: deed{kind: "http", url: answering(t, "HTTP/1.1 "+status+"\r\nContent-Length: 10\r\n\r\n")}}
 		done := make(chan error, 1)
 		go func() { done <- h.handle()(t.Context(), rota.Message{ID: "1"}) }()
 		select {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/clock"
-	"github.com/rota-dev/rota/internal/rule"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +26,7 @@ type keeper struct {
 	margin time.Duration // how long before the lease end commands are gone
 	env    []string      // what commands inherit
 	mark   mark          // what they carry
+	leases leaseFiles    // where they find the end of their time
 	lost   func(error)   // the watchdog is gone: nobody would end the commands in time
 
 	mu   sync.Mutex
@@ -45,11 +45,8 @@ type running struct {
 	replies chan reply // started or failed, then gone
 }
 
-// A leaseholder tells how long it may still act: an ownership.
-type leaseholder interface{ Remaining() time.Duration }
-
 // startKeeper starts the watchdog: this binary, in a session of its own, so that
-// neither the terminal nor whoever stops rota's processes reaches it. Commands
+// neither the terminal nor a signal to rota's process group reaches it. Commands
 // inherit env.
 func startKeeper(margin time.Duration, env []string, lost func(error), args ...string) (*keeper, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
@@ -62,6 +59,10 @@ func startKeeper(margin time.Duration, env []string, lost func(error), args ...s
 	if err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
+	k := &keeper{conn: conn, env: env, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
+	if dir, err := k.leases.open("rota-run-"); err == nil {
+		args = append(args, "--scratch", dir) // the watchdog outlives a rota that is killed
+	}
 	proc := exec.Command("/proc/self/exe", append([]string{"watchdog"}, args...)...)
 	proc.Args[0] = "rota"
 	proc.Env = env
@@ -70,14 +71,16 @@ func startKeeper(margin time.Duration, env []string, lost func(error), args ...s
 	proc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := proc.Start(); err != nil {
 		conn.Close()
+		k.leases.close()
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
-	k := &keeper{conn: conn, proc: proc, env: env, margin: margin, lost: lost, cmds: map[int]*running{}, done: make(chan struct{})}
+	k.proc = proc
 	theirs.Close()
 	first, err := k.hear(make([]byte, maxPacket))
 	if err != nil || first.Is != "ready" {
 		conn.Close()
 		proc.Wait()
+		k.leases.close()
 		return nil, fmt.Errorf("watchdog: it ended at once: %v", err)
 	}
 	k.holds, k.mark = first.Text, mark(first.Mark)
@@ -93,8 +96,12 @@ func (k *keeper) Close() error {
 	k.conn.CloseWrite() // it answers until all is gone, then closes its own side
 	<-k.done
 	k.conn.Close()
+	k.leases.close()
 	return k.proc.Wait()
 }
+
+// folder is removed with the last command, also if rota is killed.
+func (k *keeper) folder() *scratch { return &k.leases.scratch }
 
 func (k *keeper) hear(buf []byte) (r reply, err error) {
 	n, err := k.conn.Read(buf)
@@ -146,7 +153,7 @@ func (k *keeper) listen() {
 	}
 }
 
-// fail: without the watchdog nobody would end commands in time, so they end now.
+// fail ends all commands, since without the watchdog nobody would end them in time.
 func (k *keeper) fail(err error) {
 	k.mu.Lock()
 	k.down = err
@@ -230,19 +237,6 @@ func (k *keeper) send(w wish, files ...*os.File) error {
 	return nil
 }
 
-// A command is what to run.
-type command struct {
-	about string // the partition
-	argv  []string
-	env   []string // besides what every command inherits
-	stdin []byte
-	out   *os.File
-	err   *os.File
-	// stop, when it closes, asks the command to end by SIGTERM; nil if it is not
-	// to be asked.
-	stop <-chan struct{}
-}
-
 // An exitError is a command that ended otherwise than by exit 0.
 type exitError struct {
 	code int
@@ -273,27 +267,47 @@ var errNoWatchdog = errors.New("the watchdog is gone")
 // started is left, as far as the watchdog can see it. The command ends when ctx
 // does, and before the lease of by does.
 func (k *keeper) run(ctx context.Context, by leaseholder, c command) error {
-	until := k.until(by)
-	if until <= int64(clock.Boot()) {
+	first := spanOf(by, k.margin)
+	if !first.holds(clock.Boot()) {
+		c.sent()
 		return errors.New("no lease")
 	}
-	in, err := input(c.stdin)
-	if err != nil {
-		return notBegun{err}
-	}
-	defer in.Close()
-	r := &running{about: c.about, replies: make(chan reply, 2)}
-	id, err := k.enter(r)
+	err := k.begin(first, &c)
+	c.sent()
 	if err != nil {
 		return err
 	}
-	if err := k.send(wish{Do: "start", ID: id, Until: until, Argv: c.argv, Env: slices.Concat(k.env, c.env)}, in, c.out, c.err); err != nil {
-		k.mu.Lock()
-		delete(k.cmds, id)
-		k.mu.Unlock()
-		return err
+	return k.attend(ctx, by, first, &c)
+}
+
+// begin asks the watchdog to start a command.
+func (k *keeper) begin(first span, c *command) (err error) {
+	in := c.in
+	if in == nil {
+		if in, err = input(c.stdin); err != nil {
+			return notBegun{err}
+		}
+		defer in.Close()
 	}
-	return k.attend(ctx, by, id, until, r, c.stop)
+	env := slices.Concat(k.env, c.env)
+	if c.lease, err = k.leases.create(first); err != nil {
+		c.lease = nil
+		c.warn(codeLeaseFile, fmt.Sprintf("its command runs without a file of its lease, so that it cannot look: %v", err))
+	} else {
+		env = append(env, "ROTA_LEASE_FILE="+c.lease.path)
+	}
+	c.is = &running{about: c.about, replies: make(chan reply, 2)}
+	if c.id, err = k.enter(c.is); err == nil {
+		if err = k.send(wish{Do: "start", ID: c.id, Until: int64(first.end), Argv: c.argv, Env: env}, in, c.out, c.err); err != nil {
+			k.mu.Lock()
+			delete(k.cmds, c.id)
+			k.mu.Unlock()
+		}
+	}
+	if err != nil {
+		c.lease.remove()
+	}
+	return err
 }
 
 // input is a file in memory that holds a command's whole standard input. Through
@@ -329,58 +343,71 @@ func (k *keeper) enter(r *running) (int, error) {
 	return k.next, nil
 }
 
-// until is when commands of by must be gone: some time before its lease ends.
-// The clock is read first: see Ownership.Left.
-func (k *keeper) until(by leaseholder) int64 {
-	now := clock.Boot()
-	left := by.Remaining()
-	// clock-before-lease: The clock is read before the remaining lease that is added to it.
-	// Without it: The agent is frozen between the two. The command's time is counted from
-	// the later clock and outlasts the lease by as long as the freeze.
-	if rule.ClockBeforeLease.Off() {
-		now = clock.Boot()
-	}
-	if left <= k.margin {
-		return 0
-	}
-	return int64(now + left - k.margin)
-}
-
 // attend renews a command's time while its lease is renewed, and ends it when it
 // is to end.
-func (k *keeper) attend(ctx context.Context, by leaseholder, id int, until int64, r *running, stop <-chan struct{}) error {
+func (k *keeper) attend(ctx context.Context, by leaseholder, now span, c *command) error {
+	defer c.lease.remove()
 	tick := time.NewTicker(max(k.margin/4, time.Millisecond))
 	defer tick.Stop()
-	end := ctx.Done()
+	end, stop, ending := ctx.Done(), c.stop, false
+	var term, force <-chan time.Time
 	for {
 		select {
-		case rep, ok := <-r.replies:
-			switch {
-			case !ok:
-				return errNoWatchdog
-			case rep.Is == "failed" && rep.Big: // by the message's id, maybe
-				return errors.New(rep.Text)
-			case rep.Is == "failed":
-				return notBegun{errors.New(rep.Text)}
-			case rep.Is == "gone" && (rep.Code != 0 || rep.Late):
-				return exitError{rep.Code, rep.Late}
-			case rep.Is == "gone":
-				return nil
+		case rep, ok := <-c.is.replies:
+			if !ok || rep.Is != "started" {
+				return verdictOf(rep, ok)
 			}
 		case <-end:
-			end = nil
-			k.send(wish{Do: "kill", ID: id})
-			k.mu.Lock()
-			k.end(r) // also by ourselves: it is the watchdog that may be frozen
-			k.mu.Unlock()
+			end, ending = nil, true
+			if spanOf(by, k.margin) == over {
+				k.force(c) // before the file, which may be slow to write
+				c.lease.show(over)
+				continue
+			}
+			k.send(wish{Do: "term", ID: c.id})
+			force = time.After(termGrace)
 		case <-stop:
-			stop = nil
-			k.send(wish{Do: "term", ID: id})
+			stop, term = nil, time.After(c.stopAfter)
+		case <-term:
+			k.send(wish{Do: "term", ID: c.id})
+		case <-force:
+			k.force(c)
 		case <-tick.C:
-			if u := k.until(by); u > until+int64(time.Millisecond) {
-				until = u
-				k.send(wish{Do: "lease", ID: id, Until: u})
+			next := spanOf(by, k.margin)
+			if next == over && ending {
+				k.force(c) // its last moments were counted on a lease that is gone
+			}
+			if next == over {
+				c.lease.show(over)
+			} else if next.end > now.end+time.Millisecond {
+				now = next
+				k.send(wish{Do: "lease", ID: c.id, Until: int64(now.end)})
+				c.lease.show(now)
 			}
 		}
 	}
+}
+
+// force ends a command at once, with the watchdog and without it, since it is the
+// watchdog that may be frozen.
+func (k *keeper) force(c *command) {
+	k.send(wish{Do: "kill", ID: c.id})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.end(c.is)
+}
+
+// verdictOf is the error of a command by the watchdog's last word about it.
+func verdictOf(rep reply, ok bool) error {
+	switch {
+	case !ok:
+		return errNoWatchdog
+	case rep.Is == "failed" && rep.Big: // by the message's id, maybe
+		return errors.New(rep.Text)
+	case rep.Is == "failed":
+		return notBegun{errors.New(rep.Text)}
+	case rep.Code != 0 || rep.Late:
+		return exitError{rep.Code, rep.Late}
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 // each as a story that returns what went wrong; with the rule taken out
 // (internal/rule) mutant_linux_test.go wants an error.
 
-// stalled is a leaseholder that is frozen between its answer and whoever asked.
+// stalled is a leaseholder that is frozen between its answer and the caller.
 type stalled struct {
 	end, freeze time.Duration
 }
@@ -24,13 +24,13 @@ func (s stalled) Remaining() time.Duration {
 	return left
 }
 
-// clockFirst: whatever happens between clock and answer makes a command end
+// clockFirst is that whatever happens between clock and answer makes a command end
 // early, never late.
 func clockFirst() error {
-	k := &keeper{margin: 100 * time.Millisecond}
+	const margin = 100 * time.Millisecond
 	end := clock.Boot() + time.Minute
-	got := time.Duration(k.until(stalled{end, 300 * time.Millisecond}))
-	if most := end - k.margin; got > most || got < most-time.Second {
+	got := spanOf(stalled{end, 300 * time.Millisecond}, margin).end
+	if most := end - margin; got > most || got < most-time.Second {
 		return fmt.Errorf("frozen for 300ms meanwhile, commands must be gone %v after the instant they have to be", got-most)
 	}
 	return nil
@@ -39,7 +39,7 @@ func clockFirst() error {
 // noProcess is no process's id: signals to it go nowhere.
 const noProcess = 1 << 30
 
-// staysEnding: a command whose time is over, or that was killed, does not come to
+// staysEnding is that a command whose time is over, or that was killed, does not come to
 // life by a lease that was on its way.
 func staysEnding() error {
 	w := newWatchdog(nil)
@@ -56,7 +56,7 @@ func staysEnding() error {
 	return nil
 }
 
-// goneIsGone: what was sent SIGKILL is not gone yet.
+// goneIsGone is that what was sent SIGKILL is not gone yet.
 func goneIsGone() error {
 	w := newWatchdog(nil)
 	w.cmds[1] = &kept{id: 1, pid: noProcess, waited: true}
@@ -76,7 +76,7 @@ func goneIsGone() error {
 	return nil
 }
 
-// atTheInstant: the deadline is an instant, not the next tick after it. With a
+// atTheInstant is that the deadline is an instant, not the next tick after it. With a
 // short lease a tick is longer than the time there is to end a command.
 func atTheInstant() error {
 	now := int64(time.Hour)

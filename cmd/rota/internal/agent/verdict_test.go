@@ -16,7 +16,7 @@ func TestAServerSaysWhatItsStatusMeans(t *testing.T) {
 		200: nil, 204: nil, 400: rota.ErrBad, 422: rota.ErrBad, 429: rota.ErrUntried, 503: rota.ErrUntried, 409: rota.ErrLost, 412: rota.ErrLost,
 		302: errFailed, 401: errFailed, 404: errFailed, 500: errFailed,
 	} {
-		h := &hand{deed: deed{kind: "http", url: answering(t, fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n", status))}}
+		h := &handler{deed: deed{kind: "http", url: answering(t, fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n", status))}}
 		if err := h.handle()(t.Context(), rota.Message{ID: "1"}); kindOf(err) != want {
 			t.Errorf("%d means %v, want %v", status, err, want)
 		}

@@ -26,6 +26,7 @@ import (
 
 func WatchdogCmd() *cobra.Command {
 	var noCgroup bool
+	var scratch string
 	cmd := &cobra.Command{
 		Use:     "watchdog",
 		Short:   "End commands in time, also when rota itself is frozen (rota run starts it)",
@@ -37,6 +38,9 @@ func WatchdogCmd() *cobra.Command {
 			if err != nil {
 				return cli.Usagef("the watchdog is started by rota run, which gives it a socket: %v", err)
 			}
+			if scratch != "" {
+				defer os.RemoveAll(scratch)
+			}
 			w := newWatchdog(conn)
 			if !noCgroup {
 				w.group = makeCgroup()
@@ -45,7 +49,9 @@ func WatchdogCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&noCgroup, "no-cgroup", false, "hold commands by their process groups and descent alone")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "a folder to remove when all commands are gone")
 	cmd.Flags().MarkHidden("no-cgroup")
+	cmd.Flags().MarkHidden("scratch")
 	return cmd
 }
 
@@ -396,8 +402,8 @@ func (c *kept) kill() {
 	}
 }
 
-// empty: nothing is left of the process group, nor in the cgroup, whose folder
-// only goes when nobody is in it.
+// empty tells whether nothing is left of the process group, nor in the cgroup, whose
+// folder only goes when nobody is in it.
 func (c *kept) empty() bool {
 	err := c.fd.signalGroup(0)
 	if c.fd == noPidfd {

@@ -211,6 +211,15 @@ func Complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	}
 }
 
+// completeChoices makes a shell offer the words of every flag that takes one of a few.
+func completeChoices(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if c, ok := f.Value.(choice); ok {
+			cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(c.of, cobra.ShellCompDirectiveNoFileComp)) // unless the command has its own
+		}
+	})
+}
+
 // Span is a duration above zero.
 func Span(v *time.Duration) pflag.Value { return duration{v, false} }
 

@@ -22,8 +22,8 @@ const hidden = "***"
 // tellable are the parameters of a URL whose values may be told. All others are
 // left out, names and all: ?sig=… of a webhook is a secret, and a password with a
 // question mark in it looks like a parameter.
-var tellable = []string{"bucket", "inbox", "api", "replicas", "sync", "name", "ca", "cert", "password-file", "token-file",
-	"stream", "subject", "partitions", "names", "durable", "takeover", "dead", "prefetch", "create"}
+var tellable = []string{"bucket", "inbox", "api", "replicas", "sync", "name", "ca", "cert", "password-file", "secret-file", "secret-env", "token-file", "namespace", "server",
+	"stream", "subject", "partitions", "names", "durable", "takeover", "after", "dead", "prefetch", "create"}
 
 // secretWords are in the names of parameters that hold secrets.
 var secretWords = []string{"pass", "pw", "token", "secret", "key", "cred", "user", "auth", "sig", "code"}
@@ -44,7 +44,7 @@ func Redact(raw string) string {
 
 func redactURL(raw string) string {
 	scheme, rest, ok := strings.Cut(webURL(raw), "://")
-	if !ok {
+	if !ok || strings.HasPrefix(raw, "k8s:") { // whose parameter server is a URL
 		if address, query, asked := strings.Cut(raw, "?"); asked && !strings.Contains(raw, "@") {
 			return address + "?" + redactQuery(query)
 		}
@@ -81,9 +81,10 @@ func redactURL(raw string) string {
 	}
 }
 
-// webURL takes the http: off that may stand before a whole URL in --handle.
+// webURL takes off what may stand before a whole URL: http: in --handle, and webhook: in
+// --scaler.
 func webURL(raw string) string {
-	for _, before := range []string{"http:", "https:"} {
+	for _, before := range []string{"http:", "https:", "webhook:"} {
 		if rest, ok := strings.CutPrefix(raw, before); ok && (strings.HasPrefix(rest, "http://") || strings.HasPrefix(rest, "https://")) {
 			return rest
 		}
@@ -102,7 +103,7 @@ func redactQuery(query string) string {
 	for i, p := range parts {
 		switch k, _, ok := strings.Cut(p, "="); {
 		case ok && slices.Contains(tellable, k):
-		case ok && slices.Contains([]string{"token", "creds", "key", "nkey"}, k):
+		case ok && slices.Contains([]string{"token", "creds", "key", "nkey", "nkey-seed"}, k):
 			parts[i] = k + "=" + hidden
 		default:
 			parts[i] = hidden
@@ -134,7 +135,7 @@ func holdsSecret(raw string) bool {
 		k, v, _ := strings.Cut(p, "=")
 		byFile = byFile || k == "password-file"
 		sounds := slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(k), w) })
-		if sounds && v != "" && !slices.Contains([]string{"creds", "key", "nkey", "password-file", "token-file"}, k) { // those are files
+		if sounds && v != "" && !slices.Contains([]string{"creds", "key", "nkey", "password-file", "secret-file", "secret-env", "token-file"}, k) { // those say where it is
 			return true
 		}
 	}

@@ -19,6 +19,7 @@ func TestRedact(t *testing.T) {
 		"nats://me:pw@a,nats://you:pw@b":        "nats://***@b",
 		"nats://h?token=x&stream=S&subject=a.*": "nats://h?token=***&stream=S&subject=a.*",
 		"tls://h?creds=f&key=k&ca=c":            "tls://h?creds=***&key=***&ca=c",
+		"nats://h?nkey-seed=SUx&stream=S":       "nats://h?nkey-seed=***&stream=S",
 		"nats://me@h?password-file=f":           "nats://***@h?password-file=f",
 		"nats://h?pw=x&stream=S&sig=y&x":        "nats://h?***&stream=S&***&***",
 		"nats://h?token=a@b&stream=S":           "nats://***",
@@ -38,7 +39,12 @@ func TestRedact(t *testing.T) {
 		"ftp://me:pw@h/":                        "ftp://***@h/",
 		"none:?partitions=4":                    "none:?partitions=4",
 		"embed:dir?stream=S&token=x":            "embed:dir?stream=S&token=***",
-		"folder:rota-data":                      "in rota-data",
+		"webhook:https://h/T0/B0?secret-file=f": "https://h",
+		"webhook:https://me:pw@h/x":             "https://***@h",
+		"k8s:deployment/web?namespace=n&server=https://h:6443&token-file=f": "k8s:deployment/web?namespace=n&server=https://h:6443&token-file=f",
+		"k8s:deployment/web?token=x":                                        "k8s:deployment/web?token=***",
+		"k8s:deployment/web?server=https://me:pw@h":                         "***",
+		"folder:rota-data":                                                  "in rota-data",
 	} {
 		if got := Redact(raw); got != want {
 			t.Errorf("redact(%q) = %q, want %q", raw, got, want)

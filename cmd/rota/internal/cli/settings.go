@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/plain"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -23,10 +24,10 @@ func Variable(flag string) string {
 // notSettings cannot come from the environment or a file: a command that a member
 // runs has ROTA_PARTITION and ROTA_SESSION in its environment, which mean something
 // else, and what --yes allows is allowed once.
-var notSettings = []string{"help", "config", "partition", "session", "yes"}
+var notSettings = []string{"help", "version", "config", "partition", "session", "yes"}
 
-// isSetting: hidden flags are what rota's own processes tell each other. One of
-// them names a folder to remove, which is nothing for a file that others may have
+// isSetting leaves out hidden flags, by which rota's own processes talk to each other.
+// One of them names a folder to remove, which is nothing for a file that others may have
 // written.
 func isSetting(f *pflag.Flag) bool { return !f.Hidden && !slices.Contains(notSettings, f.Name) }
 
@@ -94,10 +95,12 @@ func readSettings(file string, root *cobra.Command) (map[string]setting, error) 
 	if err != nil {
 		return nil, Usagef("--config: %v", err)
 	}
-	return parseSettings(file, b, KnownFlags(root))
+	return parseSettings(file, b, KnownFlags(root), pairFlags(root))
 }
 
-func parseSettings(file string, b []byte, known map[string]bool) (map[string]setting, error) {
+// parseSettings reads a file. pairs are the settings that are KEY=VALUE pairs: they may
+// be a map.
+func parseSettings(file string, b []byte, known, pairs map[string]bool) (map[string]setting, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
 		return nil, Usagef("%s: %s", file, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
@@ -121,6 +124,15 @@ func parseSettings(file string, b []byte, known map[string]bool) (map[string]set
 			return nil, Usagef("%s:%d: %s: there is no such setting%s", file, k.Line, key, nearest(name, known))
 		case out[name].line != 0:
 			return nil, Usagef("%s:%d: %s: it is set in line %d already", file, k.Line, key, out[name].line)
+		case v.Kind == yaml.MappingNode && pairs[name]:
+			var items []string
+			for i := 0; i+1 < len(v.Content); i += 2 {
+				if v.Content[i].Kind != yaml.ScalarNode || v.Content[i+1].Kind != yaml.ScalarNode {
+					return nil, Usagef("%s:%d: %s: want lines such as zone: eu", file, v.Content[i].Line, key)
+				}
+				items = append(items, v.Content[i].Value+"="+v.Content[i+1].Value)
+			}
+			out[name] = setting{strings.Join(items, ","), v.Line}
 		case v.Kind == yaml.SequenceNode:
 			var items []string
 			for _, x := range v.Content {
@@ -150,18 +162,59 @@ func KnownFlags(root *cobra.Command) map[string]bool {
 	return known
 }
 
+// pairFlags are the settings whose value is a list of KEY=VALUE pairs.
+func pairFlags(root *cobra.Command) map[string]bool {
+	out := map[string]bool{}
+	EachFlag(root, func(f *pflag.Flag) {
+		if f.Value.Type() == "stringToString" {
+			out[f.Name] = true
+		}
+	})
+	return out
+}
+
+// Facts are what a command is told about its message or ownership, by variables that begin
+// with ROTA_ as settings do.
+var Facts = []string{"GROUP", "MEMBER", "PARTITION", "TOKEN", "SESSION", "TOPIC", "META", "META_FILE", "LEASE_FILE",
+	"MESSAGE_ID", "ATTEMPT", "MESSAGE_POSITION", "MESSAGE_TIME", "MESSAGE_KEY", "MESSAGE_KEY_BASE64", "MESSAGE_HEADERS", "MESSAGE_LEFT_OUT"}
+
+// warnOfVariables says which variables look like misspelt settings, which would be
+// ignored silently. They are not refused, as in a file: an environment also has what
+// others put there.
+func warnOfVariables(cmd *cobra.Command, env []string) {
+	known := map[string]bool{}
+	EachFlag(cmd.Root(), func(f *pflag.Flag) { known[f.Name] = true })
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		rest, ours := strings.CutPrefix(name, "ROTA_")
+		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if !ours || value == "" || known[flag] || renamed[flag] != "" || len(flag) < 5 || slices.Contains(Facts, rest) {
+			continue
+		}
+		if meant := closest(flag, known); meant != "" && meant+"s" != flag && flag+"s" != meant { // a plural of somebody else's
+			fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: %s is no setting, and is ignored: is %s meant?\n", plain.Text(name), Variable(meant))
+		}
+	}
+}
+
 // nearest suggests what may have been meant.
 func nearest(name string, known map[string]bool) string {
+	best := closest(name, known)
+	if best == "" {
+		return "; see rota run --help"
+	}
+	return "; is " + best + " meant?"
+}
+
+// closest is the name that differs least, by two letters at most; "" if there is none.
+func closest(name string, known map[string]bool) string {
 	best, least := "", 3
 	for k := range known {
 		if d := distance(name, k); d < least || d == least && k < best {
 			best, least = k, d
 		}
 	}
-	if best == "" {
-		return "; see rota run --help"
-	}
-	return "; is " + best + " meant?"
+	return best
 }
 
 // distance is how many letters differ, as Levenshtein counts them.

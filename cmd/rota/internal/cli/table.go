@@ -24,6 +24,21 @@ func Columns(stream any) int {
 	return 80
 }
 
+// Rows is how many lines the terminal behind a stream has; 0 if there is none.
+func Rows(stream any) int {
+	f, ok := stream.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	if _, rows, err := term.GetSize(int(f.Fd())); err == nil && rows > 0 {
+		return rows
+	}
+	return 24
+}
+
+// Colour tells whether a picture on a terminal may have colours: see no-color.org.
+func Colour() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
+
 func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
 
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/plain"
@@ -69,6 +70,7 @@ func prepare(cmd *cobra.Command, began func(), look func(*cobra.Command)) {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			began()
 			warnOfSecrets(cmd)
+			warnOfVariables(cmd, os.Environ())
 			if err := ApplySettings(cmd); err != nil {
 				return err
 			}
@@ -76,6 +78,7 @@ func prepare(cmd *cobra.Command, began func(), look func(*cobra.Command)) {
 			return do(cmd, args)
 		}
 	}
+	completeChoices(cmd)
 	for _, sub := range cmd.Commands() {
 		prepare(sub, began, look)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // secretFiles are parameters of URLs, and flags, that name a file with a secret.
-var secretFiles = []string{"password-file", "token-file", "creds", "key"}
+var secretFiles = []string{"password-file", "secret-file", "token-file", "creds", "key"}
 
 // WarnOfExposed warns of each file with a secret that other users may read.
 func WarnOfExposed(cmd *cobra.Command) {
@@ -21,7 +21,7 @@ func WarnOfExposed(cmd *cobra.Command) {
 		switch {
 		case slices.Contains(secretFiles, f.Name):
 			files = append(files, f.Value.String())
-		case f.Name == "store" || f.Name == "source":
+		case f.Name == "store" || f.Name == "source" || f.Name == "scaler":
 			for _, name := range secretFiles {
 				files = append(files, cli.Parameters(f.Value.String()).Get(name))
 			}

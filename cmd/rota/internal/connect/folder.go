@@ -2,11 +2,13 @@ package connect
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -69,6 +71,13 @@ func WriteNote(dir string, n Note) error {
 	return errors.Join(err, f.Close())
 }
 
+// FolderPartitions is how many partitions the last rota up of this folder had; 0 if there
+// was none.
+func FolderPartitions(dir string) int {
+	n, _ := strconv.Atoi(cli.Parameters("embed:" + dir + "?" + readUpNote(dir).Source).Get("partitions"))
+	return n
+}
+
 func readUpNote(dir string) (n Note) {
 	if b, err := readFolder(dir, upFile); err == nil {
 		json.Unmarshal(b, &n) // without it --group and --source have to be given
@@ -115,15 +124,16 @@ func WriteFolder(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// served tells whether somebody serves the folder, or what to do about it.
-func served(dir string) error {
+// served tells whether somebody serves the folder, or what to do about it: instead is
+// the flag that names a server.
+func served(dir, instead string) error {
 	if _, err := readFolder(dir, "rota.address"); errors.Is(err, fs.ErrNotExist) {
-		return cli.Coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say --store", dir), cli.ExitUnreachable)
+		return cli.Coded(fmt.Errorf("no rota up or rota serve has run in %s: start one, name its folder with --dir, or say %s", dir, instead), cli.ExitUnreachable)
 	}
 	err := rotanats.Served(FolderURL("folder:" + dir))
 	switch {
 	case errors.Is(err, rotanats.ErrNotServed):
-		return cli.Coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say --store", dir), cli.ExitUnreachable)
+		return cli.Coded(fmt.Errorf("no rota up or rota serve runs in %s now: start one, or say %s", dir, instead), cli.ExitUnreachable)
 	case err != nil:
 		return cli.Coded(fmt.Errorf("the server of %s: %w", dir, Words(err)), cli.ExitUnreachable)
 	}
@@ -134,8 +144,13 @@ func served(dir string) error {
 type Target struct{ Group, Store, Dir string }
 
 func (t *Target) Flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.Group, "group", "", "the group (default: that of the rota up of this folder)")
+	t.StoreFlags(cmd)
+}
+
+// StoreFlags are those of a command about all groups of a store.
+func (t *Target) StoreFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&t.Group, "group", "", "the group (default: that of the rota up of this folder)")
 	fl.StringVar(&t.Store, "store", "", "where it meets: "+StoreExamples()+" (default: the rota up or rota serve of this folder)")
 	fl.Var(Dir(&t.Dir), "dir", "the folder of that rota up or rota serve")
 }
@@ -146,7 +161,7 @@ func (t *Target) Fill() (source string, err error) {
 	if t.Store != "" {
 		return "", nil
 	}
-	if err := served(t.Dir); err != nil {
+	if err := served(t.Dir, "--store"); err != nil {
 		return "", err
 	}
 	t.Store = "folder:" + t.Dir
@@ -157,10 +172,32 @@ func (t *Target) Fill() (source string, err error) {
 
 // FolderSource is the source of this folder's rota up; "" if it has none.
 func FolderSource(dir string) (string, error) {
-	if err := served(dir); err != nil {
+	if err := served(dir, "--source"); err != nil {
 		return "", err
 	}
 	return readUpNote(dir).source(dir), nil
+}
+
+// FolderNames are the partitions that the group of this folder's rota up has, those
+// included that were added by order; none if the group cannot be read.
+func FolderNames(ctx context.Context, dir string) (out []string) {
+	store, err := LookAt("folder:" + dir)
+	if err != nil {
+		return nil
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(ctx, StoreTime)
+	defer cancel()
+	st, err := rota.Inspect(ctx, store, readUpNote(dir).Group)
+	if err != nil {
+		return nil
+	}
+	for _, p := range st.Partitions {
+		if p.Reason != rota.ReasonRemoved {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }
 
 // Open connects to the group's store, as far as that can be told without asking.
@@ -173,11 +210,30 @@ func (t *Target) Open() (rota.Store, error) {
 	if t.Group == "" {
 		return nil, cli.Usagef("--group is missing: say which group")
 	}
-	if dir, ok := strings.CutPrefix(t.Store, "embed:"); ok {
-		dir, _, _ = strings.Cut(dir, "?")
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.Group, dir)
-		}
+	if dir, ok := noFolder(t.Store); ok {
+		return nil, fmt.Errorf("there is no group called %q: there is no folder %s yet; a group begins with its first member", t.Group, dir)
+	}
+	return LookAt(t.Store)
+}
+
+// noFolder returns the folder that a store's URL names, if it is not there.
+func noFolder(store string) (dir string, missing bool) {
+	dir, embed := strings.CutPrefix(store, "embed:")
+	dir, _, _ = strings.Cut(dir, "?")
+	if !embed {
+		return "", false
+	}
+	_, err := os.Stat(dir)
+	return dir, errors.Is(err, fs.ErrNotExist)
+}
+
+// OpenAll is Open for a command about all groups of a store.
+func (t *Target) OpenAll() (rota.Store, error) {
+	if _, err := t.Fill(); err != nil {
+		return nil, err
+	}
+	if dir, ok := noFolder(t.Store); ok {
+		return nil, fmt.Errorf("there is no group: there is no folder %s yet; a group begins with its first member", dir)
 	}
 	return LookAt(t.Store)
 }

@@ -79,7 +79,7 @@ func Dial(ctx context.Context, raw string) (*nats.Conn, error) {
 	more := []nats.Option{nats.Name("rota produce"), nats.Timeout(StoreTime), nats.MaxReconnects(-1)}
 	if dir, ok := strings.CutPrefix(raw, "embed:"); ok {
 		dir, _, _ = strings.Cut(dir, "?")
-		if err := served(dir); err != nil {
+		if err := served(dir, "--source with a server"); err != nil {
 			return nil, err
 		}
 	}

@@ -60,6 +60,14 @@ var sources = []scheme[queueSource]{
 	{"wss", "wss://HOST?…", natsSource},
 	{"embed", "embed:DIR?…", natsSource},
 	{"folder", "", natsSource},
+	{"amqp", "amqp://HOST:5672/VHOST?queues=orders.{0..63}&declare=quorum", rabbitSource},
+	{"amqps", "", rabbitSource},
+	{"kafka", "kafka://HOST:9092?topic=orders", kafkaSource},
+	{"kafka+ssl", "", kafkaSource},
+	{"stomp", "stomp://HOST:61613?queues=orders.{0..63}", activeSource},
+	{"stomp+ssl", "", activeSource},
+	{"amqp10", "amqp10://HOST:5672?queues=orders.{0..63}", activeSource},
+	{"amqp10s", "", activeSource},
 	{"none", "none:?partitions=64", openNone},
 }
 

@@ -11,11 +11,10 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
-	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
-	"golang.org/x/term"
 )
 
 // live shows rota up: on a terminal a picture of the group with its latest
@@ -24,12 +23,12 @@ type live struct {
 	w     io.Writer
 	f     *upFlags
 	at    string // where the server can be reached
+	me    string // how this binary is called
 	sup   *supervisor
 	file  *eventFile
 	began time.Time
 
 	screen  bool
-	cols    int
 	story   []string
 	batches []*telling // partitions of one member that do the same at about the same time
 	st      *rota.Status
@@ -56,7 +55,7 @@ type telling struct {
 }
 
 func newLive(w io.Writer, f *upFlags, at string, sup *supervisor, file *eventFile) *live {
-	return &live{w: w, f: f, at: at, sup: sup, file: file, began: time.Now(), screen: cli.Columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
+	return &live{w: w, f: f, at: at, me: self(), sup: sup, file: file, began: time.Now(), screen: cli.Columns(w) > 0 && os.Getenv("TERM") != "dumb", names: map[string]string{},
 		work: map[string]*pace{}, shown: map[string]rota.MemberState{}}
 }
 
@@ -71,7 +70,7 @@ func (v *live) begin() {
 
 func (v *live) title() string {
 	return fmt.Sprintf("rota up%s: group %s, %s, %s, %d messages/s; data in %s, NATS at %s",
-		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, cli.Count(v.f.members, "member"), cli.Count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
+		strings.TrimSuffix(openly(v.f.open), ","), demoGroup, v.f.size(), cli.Count(v.f.partitions, "partition"), v.f.rate, v.f.dir, v.at)
 }
 
 func (v *live) name(session string) string { return cmp.Or(v.names[session], session) }
@@ -174,7 +173,8 @@ func (v *live) see(st *rota.Status) {
 	v.sup.mu.Unlock()
 	for _, m := range st.Members {
 		v.names[m.Session] = m.Name
-		if ours[m.Name] || m.State == v.shown[m.Session] {
+		early := m.State == rota.MemberLive && !m.Sent.After(v.began) // of an earlier run, or not heard yet
+		if ours[m.Name] || m.State == v.shown[m.Session] || early {
 			continue
 		}
 		known := v.shown[m.Session] != ""
@@ -198,8 +198,9 @@ func (v *live) atRest() bool {
 		return false
 	}
 	ops.ByClock(v.st, time.Now())
+	stateOf := ops.PartitionStates(v.st)
 	for i := range v.st.Partitions {
-		if p := &v.st.Partitions[i]; p.Reason == "" && ops.PartitionState(v.st, p) != "runs" {
+		if p := &v.st.Partitions[i]; p.Reason == "" && !ops.Runs(stateOf(p)) {
 			return false
 		}
 	}
@@ -213,14 +214,12 @@ func (v *live) atRest() bool {
 
 // hints say what to try next, with the pids there are.
 func (v *live) hints() []string {
-	me := self()
-	dir := ""
-	if v.f.dir != connect.DefaultDir {
-		dir = " --dir " + v.f.dir
-	}
+	me, dir := v.me, dirFlag(v.f.dir)
 	out := []string{"try, in another terminal in this folder:"}
 	add := func(what, how string) { out = append(out, fmt.Sprintf("  %-15s %s", what, how)) }
-	add("add a member", me+" run"+dir+" --quiet --handle none --name "+v.freeName())
+	if v.f.most == 0 { // else the leader asks for it
+		add("add a member", me+" run"+dir+" --quiet --handle none --name "+v.freeName())
+	}
 	alive := slices.DeleteFunc(v.sup.alive(), func(c *child) bool { return stopped(c.pid) })
 	if n := len(alive); n > 0 {
 		add("kill one", fmt.Sprintf("kill -9 %d   # %s", alive[n-1].pid, alive[n-1].name))
@@ -240,9 +239,11 @@ func (v *live) hints() []string {
 
 func (v *live) freeName() string {
 	taken := map[string]bool{}
+	v.sup.mu.Lock()
 	for _, c := range v.sup.children {
 		taken[c.name] = true
 	}
+	v.sup.mu.Unlock()
 	if v.st != nil {
 		for _, m := range v.st.Members {
 			taken[m.Name] = taken[m.Name] || m.State == rota.MemberLive
@@ -261,84 +262,46 @@ func (v *live) draw() {
 	if !v.screen {
 		return
 	}
-	rows := 40
-	if f, ok := v.w.(*os.File); ok {
-		if c, r, err := term.GetSize(int(f.Fd())); err == nil && c > 1 {
-			v.cols, rows = c, r
-		}
-	}
-	lines := v.picture()
-	hints := v.hints()
-	if v.leaving {
-		hints = []string{"everybody leaves"}
-	}
-	room := max(rows-len(lines)-len(hints)-4, 3)
-	lines = append(lines, "")
-	lines = append(lines, v.story[max(0, len(v.story)-room):]...)
-	for len(lines) < rows-len(hints)-2 {
-		lines = append(lines, "")
-	}
-	lines = append(lines, "")
-	lines = append(lines, hints...)
-	var b strings.Builder
-	b.WriteString("\x1b[H")
-	for i, l := range lines {
-		if i >= rows-1 {
-			break
-		}
-		if r := []rune(l); v.cols > 1 && len(r) >= v.cols {
-			l = string(r[:v.cols-2]) + "…"
-		}
-		b.WriteString(l + "\x1b[K\r\n")
-	}
-	b.WriteString("\x1b[J")
-	io.WriteString(v.w, b.String())
+	io.WriteString(v.w, screen.Redraw(v.picture(time.Now()).lines(cli.Columns(v.w), cli.Rows(v.w)-1), cli.Colour()))
 }
 
-func (v *live) picture() []string {
-	out := []string{v.title()}
-	if v.st == nil && v.leaving {
-		return out
-	}
+// picture gathers what there is to see.
+func (v *live) picture(now time.Time) *picture {
+	p := &picture{title: v.title(), story: v.story, hints: v.hints(), leaving: v.leaving}
 	if v.st == nil {
-		return append(out, "the group begins …")
+		return p
 	}
-	st, now := v.st, time.Now()
+	st := v.st
 	ops.ByClock(st, now)
-	out = append(out, fmt.Sprintf("%s; %s; plan %d%s", ops.PhaseWords[st.Phase], ops.Leader(st, now), st.Plan, ops.LastPlan(st, now)), "")
-	var text strings.Builder
-	tw := cli.Table(&text)
-	fmt.Fprintln(tw, "MEMBER\tPID\tSTATE\tMESSAGES/S\tRUNS")
-	runs := runningOf(st)
+	p.state = fmt.Sprintf("%s; %s; plan %d%s", v.phase(st), ops.Leader(st, now), st.Plan, ops.LastPlan(st, now))
+	running := runningOf(st)
 	members, _ := ops.MemberOrder(st)
 	for _, m := range append(members, v.outsiders(members)...) {
-		rate := "-"
-		if p := v.work[m.Name]; p != nil {
-			rate = fmt.Sprintf("%.0f", p.rate)
-		}
-		list := runs[m.Session]
-		names := strings.Join(list, " ")
-		if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(&m) || stopped(m.PID) || m.Silent) {
-			names = cli.Count(m.Partitions, "partition") + " wait for the end of its lease"
-		} else if len(list) > 12 {
-			names = fmt.Sprintf("%s … %s (%d)", strings.Join(list[:6], " "), list[len(list)-1], len(list))
-		}
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\n", m.Name, m.PID, v.state(&m, now), rate, cmp.Or(names, "nothing"))
+		p.members = append(p.members, v.member(&m, running[m.Session], now))
 	}
-	tw.Flush()
-	for l := range strings.Lines(text.String()) {
-		out = append(out, strings.TrimRight(l, "\n"))
+	for _, w := range st.Waits {
+		p.waits = append(p.waits, fmt.Sprintf("%s waits for %s (%s)", w.Partition, ops.WaitWords[w.For], st.NameOf(w.Member)))
 	}
-	if n := len(st.Waits); n > 0 {
-		w := st.Waits[0]
-		more := ""
-		if n > 1 {
-			more = fmt.Sprintf(", and %d more wait", n-1)
-		}
-		out = append(out, fmt.Sprintf("%s waits for %s (%s)%s", w.Partition, ops.WaitWords[w.For], st.NameOf(w.Member), more))
+	return p
+}
+
+// member is what the picture shows of one.
+func (v *live) member(m *rota.MemberInfo, running []string, now time.Time) shownMember {
+	out := shownMember{name: m.Name, pid: m.PID, state: v.state(m, now), rate: "-", runs: running}
+	frozen := stopped(m.PID)
+	if p := v.work[m.Name]; p != nil && !frozen && now.Sub(p.at) < staleRate { // a frozen member tells nothing new
+		out.rate = fmt.Sprintf("%.0f", p.rate)
 	}
+	if m.State == rota.MemberLive && m.Partitions > 0 && (!v.runs(m) || frozen || m.Silent) {
+		out.lease = cli.Grouped(m.Partitions) + " wait for its lease to end"
+	}
+	out.trouble = frozen || out.lease != "" || m.State != rota.MemberLive
 	return out
 }
+
+// staleRate is how old the last report of a member may be for its rate to count. They
+// come every second.
+const staleRate = 3 * time.Second
 
 // outsiders are processes of ours that the group does not count on: frozen for
 // too long, or on their way back.
@@ -349,6 +312,17 @@ func (v *live) outsiders(members []rota.MemberInfo) (out []rota.MemberInfo) {
 		}
 	}
 	return out
+}
+
+// phase says what the group is doing. That a process has ended is known here before the
+// group knows it, and a group that waits for a lease is not at rest.
+func (v *live) phase(st *rota.Status) string {
+	for i := range st.Members {
+		if m := &st.Members[i]; st.Phase == rota.Sentinel && m.State == rota.MemberLive && m.Partitions > 0 && !v.runs(m) {
+			return "a lease has to end"
+		}
+	}
+	return ops.PhaseWords[st.Phase]
 }
 
 // state is a member's, and what this machine knows of its process.

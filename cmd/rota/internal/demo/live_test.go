@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
 )
 
@@ -21,6 +22,8 @@ func FuzzPicture(f *testing.F) {
 		v.see(st)
 		v.flush()
 		trial.Tame(t, "the story of rota up", b.String())
-		trial.Tame(t, "the picture of rota up", strings.Join(v.picture(), "\n"))
+		for _, size := range trial.Sizes {
+			trial.Tame(t, "the picture of rota up", strings.Join(screen.Texts(v.picture(now).lines(size[0], size[1])), "\n"))
+		}
 	})
 }

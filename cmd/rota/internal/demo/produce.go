@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +24,10 @@ func ProduceCmd() *cobra.Command {
 	rate, howMany, size := 0, 0, 64
 	cmd := &cobra.Command{
 		Use:   "produce [VALUE...]",
-		Short: "Publish messages to a JetStream source",
+		Short: "Publish messages to a source",
 		Long: `Produce publishes messages, to one partition or to all of them in turn: the values
 given, or the lines of standard input with -, or, with --count or --rate, messages
-that it makes up. Each is acknowledged by the stream before it counts.
+that it makes up. Each is acknowledged by the broker before it counts.
 
 Without --source it publishes to the stream of the rota up of this folder.`,
 		Example: `  rota produce --partition demo.3 hello
@@ -35,6 +36,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
   rota produce --rate 500                        until Ctrl-C
   rota produce --source 'nats://localhost?stream=ORDERS&subject=orders.*&partitions=64' --count 100`,
 		RunE: func(cmd *cobra.Command, values []string) error {
+			var added []string
 			if source == "" {
 				of, err := connect.FolderSource(dir)
 				if err != nil {
@@ -44,6 +46,9 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 					return cli.Usagef("--source is missing: say where to publish, such as %s", connect.ExampleSource())
 				}
 				source = of
+				if partition != "" {
+					added = connect.FolderNames(cmd.Context(), dir)
+				}
 			}
 			if len(values) == 0 && rate == 0 && howMany == 0 {
 				return cli.Usagef("nothing to publish: give values, - for standard input, --count or --rate")
@@ -51,7 +56,7 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 			if len(values) > 0 && (rate > 0 || howMany > 0) {
 				return cli.Usagef("values, or --count and --rate: not both")
 			}
-			p, err := NewProducer(cmd.Context(), source, partition)
+			p, err := NewProducer(cmd.Context(), source, partition, added...)
 			if err != nil {
 				return err
 			}
@@ -89,16 +94,23 @@ Without --source it publishes to the stream of the rota up of this folder.`,
 type Producer struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
+	queues   *queues // of a source that publishes by itself; nil for JetStream
 	subjects []string
 	next     int
 	sent     int
 	bad      chan error
 }
 
-func NewProducer(ctx context.Context, source, partition string) (*Producer, error) {
+// NewProducer makes a Producer for one partition of a source, or for all. added are
+// partitions that the group has beside those that the source is said to have.
+func NewProducer(ctx context.Context, source, partition string, added ...string) (*Producer, error) {
 	q := cli.Parameters(source)
-	if _, err := connect.OpenSource(source); err != nil {
+	opened, err := connect.OpenSource(source)
+	if err != nil {
 		return nil, err
+	}
+	if to, ok := opened.Source.(publisher); ok {
+		return newQueues(ctx, source, to, partition)
 	}
 	if q.Get("stream") == "" {
 		return nil, cli.Usagef("--source %s: nothing can be published there", cli.Redact(source))
@@ -110,14 +122,13 @@ func NewProducer(ctx context.Context, source, partition string) (*Producer, erro
 	}
 	switch {
 	case partition != "":
-		if err := cli.Known("partition", p.subjects, partition); n > 0 && err != nil {
+		if err := cli.Known("partition", p.subjects, partition); n > 0 && err != nil && !slices.Contains(added, partition) {
 			return nil, cli.BadUsage(err)
 		}
 		p.subjects = []string{partition}
 	case n == 0:
 		return nil, cli.Usagef("--source %s does not say how many partitions there are: add &partitions=N, or name one with --partition", cli.Redact(source))
 	}
-	var err error
 	if p.nc, err = connect.Dial(ctx, source); err != nil {
 		return nil, err
 	}
@@ -134,7 +145,13 @@ func NewProducer(ctx context.Context, source, partition string) (*Producer, erro
 	return p, nil
 }
 
-func (p *Producer) Close() { p.nc.Close() }
+func (p *Producer) Close() {
+	if p.queues != nil {
+		p.queues.close()
+		return
+	}
+	p.nc.Close()
+}
 
 // MakeStream makes the stream that it publishes to.
 func (p *Producer) MakeStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -154,6 +171,10 @@ func (p *Producer) PublishTo(partition int, value []byte) error {
 	default:
 	}
 	subject := p.subjects[partition%len(p.subjects)]
+	if p.queues != nil {
+		p.sent++
+		return p.queues.add(subject, value)
+	}
 	if _, err := p.js.PublishAsync(subject, value, jetstream.WithStallWait(connect.StoreTime)); err != nil {
 		return fmt.Errorf("publish to %s: %w", subject, err)
 	}
@@ -163,6 +184,9 @@ func (p *Producer) PublishTo(partition int, value []byte) error {
 
 // flush waits until everything was acknowledged.
 func (p *Producer) flush() error {
+	if p.queues != nil {
+		return p.queues.flush()
+	}
 	select {
 	case <-p.js.PublishAsyncComplete():
 	case <-time.After(connect.StoreTime):
@@ -177,8 +201,11 @@ func (p *Producer) flush() error {
 }
 
 func (p *Producer) lines(r io.Reader) error {
+	if p.queues != nil {
+		r = unhurried{r, p.queues}
+	}
 	s := bufio.NewScanner(r)
-	s.Buffer(nil, 1<<20)
+	s.Buffer(make([]byte, 64<<10), 1<<20)
 	for s.Scan() {
 		if err := p.publish(s.Bytes()); err != nil {
 			return err
@@ -210,6 +237,11 @@ func (p *Producer) steady(ctx context.Context, rate, most, size int) error {
 				return nil
 			}
 			continue
+		}
+		if p.queues != nil {
+			if err := p.queues.flush(); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -76,6 +76,9 @@ certificate; with --ca it also asks members for theirs.`,
 			if err := checkListen(listen, open); err != nil {
 				return err
 			}
+			if host, _, _ := net.SplitHostPort(listen); listen != "" && !open && user == "" && token == "" && beyond(host) {
+				return cli.Usagef("--listen %s: other hosts could connect: give --user and --password-file, or --token-file, or listen on 127.0.0.1", listen)
+			}
 			if open {
 				how.Set("open", "true")
 			}
@@ -89,7 +92,7 @@ certificate; with --ca it also asks members for theirs.`,
 			if s.Addr() != "" && !open && user == "" && token == "" {
 				fmt.Fprintf(w, "by TCP, with the key of the folder: --store '%s'\n", withKey(dir, s))
 			}
-			fmt.Fprintf(w, "a member, from this folder: %s run --group G --source none:?partitions=8 --own 'exec:sleep 1000'\n", self())
+			fmt.Fprintf(w, "a member, from this folder: %s run%s --group G --source none:?partitions=8 --own 'exec:sleep 1000'\n", self(), dirFlag(dir))
 			ctx := cmd.Context()
 			if tether {
 				ctx = lastToGo(ctx, cmd.InOrStdin())
@@ -145,6 +148,14 @@ func Discard(dir string) (err error) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return err
+}
+
+// dirFlag is what a command needs to find a folder: nothing, if it is the usual one.
+func dirFlag(dir string) string {
+	if dir == connect.DefaultDir {
+		return ""
+	}
+	return " --dir " + dir
 }
 
 // whereServed tells where a server can be reached.

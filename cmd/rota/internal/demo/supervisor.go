@@ -46,6 +46,7 @@ type child struct {
 	pid     int
 	session string // of its newest joining
 	over    bool
+	leaving bool // a scaler has asked it to
 }
 
 // A happening is one thing that a child told or suffered.
@@ -117,7 +118,7 @@ func (s *supervisor) start(name string) (*child, error) {
 func memberEnv(env []string) []string {
 	return slices.DeleteFunc(env, func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains([]string{"ROTA_GROUP", "ROTA_STORE", "ROTA_SOURCE", "ROTA_DIR", "ROTA_HANDLE", "ROTA_OWN", "ROTA_NAME", "ROTA_EVENTS", "ROTA_START_GATE", "ROTA_CONFIG"}, name)
+		return slices.Contains([]string{"ROTA_GROUP", "ROTA_STORE", "ROTA_SOURCE", "ROTA_DIR", "ROTA_HANDLE", "ROTA_OWN", "ROTA_NAME", "ROTA_EVENTS", "ROTA_START_GATE", "ROTA_CONFIG", "ROTA_SCALER", "ROTA_SCALE"}, name)
 	})
 }
 
@@ -253,9 +254,9 @@ func self() string {
 // runningOf are the partitions of each session that run, in order.
 func runningOf(st *rota.Status) map[string][]string {
 	out := map[string][]string{}
+	stateOf := ops.PartitionStates(st)
 	for i := range st.Partitions {
-		p := &st.Partitions[i]
-		if p.State == rota.PartitionOwned && ops.PartitionState(st, p) == "runs" {
+		if p := &st.Partitions[i]; ops.Runs(stateOf(p)) {
 			out[p.Owner] = append(out[p.Owner], p.Name)
 		}
 	}

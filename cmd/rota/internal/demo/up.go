@@ -1,11 +1,13 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"time"
 
@@ -21,18 +23,23 @@ import (
 // upFlags are what rota up is told.
 type upFlags struct {
 	members, partitions, rate int
-	dir, listen               string
+	least, most, capacity     int // of --scale and --capacity; most is 0 without
+	dir, listen, handle       string
 	open                      bool
 	length                    time.Duration
 }
 
+func newUpFlags() *upFlags { return &upFlags{members: 3, partitions: 16, rate: 200, capacity: 100} }
+
 const (
 	demoGroup  = "demo"
 	demoStream = "DEMO"
+
+	mostMembers = 64 // on one machine
 )
 
 func UpCmd() *cobra.Command {
-	f := &upFlags{members: 3, partitions: 16, rate: 200}
+	f := newUpFlags()
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a group on this machine: real processes, real messages",
@@ -42,6 +49,9 @@ messages to a stream of it at a steady rate, and starts members as processes of 
 own that share the stream's partitions. It shows what happens, and says what to try:
 add a member, kill one, freeze one.
 
+With --scale the group changes its size with its load: the leader asks this process for
+members, by the socket rota.scale in the folder, and lets it end those that own nothing.
+
 Ctrl-C lets everybody leave in good order. The folder stays, and the next rota up goes
 on from there. Members leave by themselves if this process is killed.
 
@@ -49,25 +59,50 @@ The members have a heartbeat every 2 s and a lease of 5 s; ROTA_LEASE and
 ROTA_HEARTBEAT change that.`,
 		Example: `  rota up
   rota up --members 5 --partitions 64 --rate 2000
+  rota up --scale 1..8 --rate 500
   rota up --for 30s > up.log            without a terminal: a line per event`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(f.checkScale(cmd.Flags().Changed), f.goOn(cmd.Flags().Changed("partitions"))); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	fl := cmd.Flags()
-	fl.Var(cli.Whole(&f.members, 1, 64), "members", "how many members to start, 1 to 64")
-	fl.Var(cli.Whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024")
+	fl.Var(cli.Whole(&f.members, 1, mostMembers), "members", "how many members to start, 1 to 64")
+	fl.Var(cli.Sizes(&f.least, &f.most), "scale", "how many members there may be, as 1..8: the load decides (default: as many as --members)")
+	fl.Var(cli.Whole(&f.capacity, 1, 1_000_000), "capacity", "with --scale: messages per second that one member is to handle")
+	fl.Var(cli.Whole(&f.partitions, 1, 1024), "partitions", "how many partitions they share, 1 to 1024; a folder that has some keeps them")
 	fl.Var(cli.Whole(&f.rate, 0, 100_000), "rate", "messages per second, over all partitions")
 	fl.Var(connect.Dir(&f.dir), "dir", "the folder for the server's data")
+	fl.StringVar(&f.handle, "handle", "none", "what members do with a message, as rota run --handle; http:URL and worker:CMD are your own")
 	fl.StringVar(&f.listen, "listen", "", "HOST:PORT for clients that come by TCP, with the key in the folder (default: none can)")
 	fl.BoolVar(&f.open, "open", false, "let in every user of this machine by --listen, without a secret")
 	fl.Var(showTime{&f.length}, "for", "end after this time (default: at Ctrl-C)")
 	return cmd
 }
 
+// goOn takes the number of partitions from the folder, unless it was given. A group only
+// gains partitions by its source, so fewer than there are cannot be had.
+func (f *upFlags) goOn(given bool) error {
+	had := connect.FolderPartitions(f.dir)
+	switch {
+	case !given && had > 0:
+		f.partitions = had
+	case f.partitions < had:
+		return cli.Usagef("--partitions %d: the group in %s has %d, which stay: give as many or more, name another folder with --dir, or remove %s", f.partitions, f.dir, had, f.dir)
+	}
+	return nil
+}
+
 // run is rota up.
 func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 	if err := checkListen(f.listen, f.open); err != nil {
 		return err
+	}
+	if host, _, err := net.SplitHostPort(f.listen); err == nil && beyond(host) {
+		return cli.Usagef("--listen %s: other hosts could connect, and rota up has no user and password to ask them for: listen on 127.0.0.1, or use rota serve with --token-file", f.listen)
 	}
 	how := url.Values{}
 	if f.open {
@@ -98,14 +133,21 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer file.Close()
-	args := []string{"--dir", f.dir, "--handle", "none", "--events", "-", "--tally", "1s", "--tether", "--rejoin"}
+	args := []string{"--dir", f.dir, "--handle", f.handle, "--events", "-", "--tally", "1s", "--tether", "--rejoin"}
 	if server.Fresh() {
 		args = append(args, "--new-group")
 	}
 	if connect.SharedFolder.Load() {
 		args = append(args, "--shared-folder")
 	}
-	sup, err := newSupervisor(args...)
+	l, err := f.listenForScale()
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		defer l.Close()
+	}
+	sup, err := newSupervisor(append(args, f.scaleArgs()...)...)
 	if err != nil {
 		return err
 	}
@@ -119,11 +161,17 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) error {
 		case <-ctx.Done():
 		}
 	}()
-	err = f.live(ctx, sup, p, v, warned)
+	err = f.live(ctx, sup, p, v, warned, l)
 	if gone := server.Err(); gone != nil {
 		return errors.Join(err, connect.Words(gone))
 	}
 	return err
+}
+
+// beyond tells whether a host to listen on is certainly not this machine alone.
+func beyond(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && !ip.IsLoopback()
 }
 
 // mostWarned is how many warnings of the server may wait to be shown. The server does not
@@ -140,7 +188,7 @@ func warnInto(warned chan<- string) slog.Handler {
 	})
 }
 
-// producer makes the stream and whoever fills it. Old messages go by themselves,
+// producer makes the stream and a Producer that fills it. Old messages go by themselves,
 // so that the folder does not grow for ever.
 func (f *upFlags) producer(ctx context.Context, source string) (*Producer, error) {
 	p, err := NewProducer(ctx, "embed:"+f.dir+"?"+source, "")
@@ -157,12 +205,13 @@ func (f *upFlags) producer(ctx context.Context, source string) (*Producer, error
 }
 
 // live starts the members and shows them until ctx ends; then all leave.
-func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live, warned <-chan string) error {
+func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *live, warned <-chan string, l net.Listener) error {
 	for i := range f.members {
 		if _, err := sup.start(fmt.Sprintf("c%d", i+1)); err != nil {
 			return errors.Join(err, v.end(sup, nil))
 		}
 	}
+	scaled := f.serveScale(ctx, l, sup)
 	troubles := make(chan error)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -186,8 +235,16 @@ func (f *upFlags) live(ctx context.Context, sup *supervisor, p *Producer, v *liv
 			v.tell(time.Now(), "messages could not be published for a moment: "+err.Error())
 		case <-tick.C:
 			v.draw()
+		case err := <-scaled:
+			if err != nil && ctx.Err() == nil {
+				v.tell(time.Now(), "members can no longer ask for others: "+err.Error())
+			}
+			scaled = nil
 		case <-ctx.Done():
 			stop()
+			if scaled != nil {
+				<-scaled // no member is started from here on
+			}
 			return v.end(sup, looks)
 		}
 	}

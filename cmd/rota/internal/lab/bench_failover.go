@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/ops"
@@ -26,7 +27,7 @@ import (
 type failoverFlags struct {
 	runs, first, partitions   int
 	lease, heartbeat, handler time.Duration
-	output, report            string
+	output, report, store     string
 	rota, member              string // what is measured; this program if both are ""
 	system, only              string
 	keep                      bool
@@ -68,10 +69,15 @@ nobody reads them or publishes: the members have the machine to themselves. Afte
 run the lines are judged as rota check judges them. A run takes about a minute. Use a
 machine that does nothing else: the load is reported.
 
+With --store the members meet at that store, in a group of its own that is removed at
+the end; the messages stay with the NATS server. Compare it with a run without --store,
+made on the same machine just before or after.
+
 Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 usage,
 130 interrupted. A figure above its bound is marked and is no failure.`,
 		Example: `  rota bench failover
   rota bench failover --runs 1                  a minute
+  rota bench failover --runs 1 --store etcd://n1,n2,n3
   rota bench failover -o json --report figures  figures/rota-0.json … have every sample`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -82,6 +88,7 @@ Exit codes: 0 all promises were kept, 1 one was broken or it did not work, 64 us
 	fl.VarP(cli.OneWord(&f.output, "table", "json"), "output", "o", "how to print the figures")
 	fl.StringVar(&f.report, "report", "", "keep the figures of each run in this folder, and the event lines of a run that broke a promise")
 	fl.BoolVar(&f.keep, "keep", false, "with --report: keep all event lines, about 200 MB per run")
+	fl.StringVar(&f.store, "store", "", "where members meet: "+connect.StoreExamples()+" (default: the NATS server that it starts)")
 	fl.Var(cli.Span(&f.lease), "lease", "how long a silent member keeps what it owns")
 	fl.Var(cli.Span(&f.heartbeat), "heartbeat", "how often the lease is renewed")
 	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
@@ -160,6 +167,9 @@ func (f *failoverFlags) check() error {
 	if f.only != "" && !slices.Contains(failover.Events, f.only) {
 		return cli.Usagef("--only %q: want one of %s", f.only, strings.Join(failover.Events, ", "))
 	}
+	if err := f.checkStore(); err != nil {
+		return err
+	}
 	if f.keep && f.report == "" {
 		return cli.Usagef("--keep needs --report DIR")
 	}
@@ -178,6 +188,23 @@ func (f *failoverFlags) check() error {
 		return err
 	}
 	return nil
+}
+
+// checkStore refuses stores that processes cannot share.
+func (f *failoverFlags) checkStore() error {
+	switch {
+	case f.store == "":
+		return nil
+	case !f.ours():
+		return cli.Usagef("--store is for rota: --member %s brings a store of its own", f.member)
+	case f.store == "mem:":
+		return cli.Usagef("--store mem: is for one process alone, and each member is one")
+	}
+	s, err := connect.OpenStore(f.store)
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
 func (f *failoverFlags) run(cmd *cobra.Command) error {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/cmd/rota/internal/trial"
+	"github.com/rota-dev/rota/drivers/rotanats/embedded"
 )
 
 // small is a run that takes seconds: joining and leaving, with a short lease.
@@ -49,6 +51,55 @@ func TestBenchFailoverMeasuresRealProcesses(t *testing.T) {
 		t.Errorf("bench page: exit %d", code)
 	}
 	nothingIn(t, tmp)
+}
+
+// Members meet at another store, and nothing of them stays there.
+func TestBenchFailoverOnAnotherStore(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	url := "embed:" + filepath.Join(dir, "other")
+	s := embedded.Store(url) // it serves the folder while the members come and go
+	defer s.Close()
+	rev, err := s.Put(t.Context(), "mine/kept", []byte("by me"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	groups, ended := map[string]bool{}, make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			for batch, err := range s.Watch(ctx, "") {
+				if err != nil {
+					break
+				}
+				for _, e := range batch {
+					group, _, _ := strings.Cut(e.Key, "/")
+					groups[group] = true
+				}
+			}
+		}
+	}()
+	p := trial.Start(t, dir, append(small, "-o", "json", "--store", url)...)
+	if code := p.Code(); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	cancel()
+	<-ended
+	delete(groups, "mine")
+	if len(groups) != 1 {
+		t.Fatalf("the members met in %v", groups)
+	}
+	for group := range groups {
+		if rest, err := listGroup(t.Context(), s, group); err != nil || len(rest) > 0 {
+			t.Errorf("%s: %v is still there, %v", group, rest, err)
+		}
+	}
+	if e, err := s.Get(t.Context(), "mine/kept"); err != nil || e.Rev != rev {
+		t.Errorf("another group: %v, %v", e, err)
+	}
 }
 
 func nothingIn(t *testing.T, tmp string) {
@@ -109,6 +160,9 @@ func TestBenchFailoverSaysWhatWentWrong(t *testing.T) {
 		{"--member ./no-such-program", 1, "no-such-program"},
 		{"--lease 1s --heartbeat 900ms" + rota, 1, "member c1 has ended by itself: exit 64"},
 		{"--only nothing" + rota, 64, `--only "nothing": want one of 2nd joins, 5 join`},
+		{"--store mem:" + rota, 64, "--store mem: is for one process alone"},
+		{"--store mysql://h" + rota, 64, `--store "mysql://h": unknown kind of URL`},
+		{"--store etcd://h --member /bin/false", 64, "--store is for rota"},
 		{"--keep" + rota, 64, "--keep needs --report DIR"},
 		{"--report /proc/none" + rota, 64, "--report: "},
 		{"--runs 0" + rota, 64, `--runs "0": want a whole number from 1 to 1000`},

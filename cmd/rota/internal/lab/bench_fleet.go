@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
+	"github.com/rota-dev/rota/cmd/rota/internal/connect"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/lab/failover"
 	"github.com/rota-dev/rota/internal/clock"
@@ -29,6 +31,7 @@ import (
 type fleet struct {
 	f       *failoverFlags
 	dir     string
+	group   string
 	server  *benchProc
 	address string // where the server listens
 	feed    feeder
@@ -65,7 +68,7 @@ const backlog = 100
 
 // newFleet starts a server, fills its partitions and starts one member.
 func newFleet(ctx context.Context, f *failoverFlags, dir string) (*fleet, error) {
-	v := &fleet{f: f, dir: dir, fed: map[string]int{}, hist: failover.NewHistory()}
+	v := &fleet{f: f, dir: dir, group: benchGroup(), fed: map[string]int{}, hist: failover.NewHistory()}
 	var err error
 	if v.own, err = os.Create(filepath.Join(dir, "driver.jsonl")); err != nil {
 		return nil, err
@@ -92,6 +95,9 @@ func (v *fleet) spawn(name string, argv []string, out io.Writer) (*benchProc, er
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "ROTA_") && !strings.HasPrefix(kv, "ROTA_TEST_AS=") // what is measured is told by flags
 	})
+	if v.f.store != "" {
+		p.cmd.Env = append(p.cmd.Env, "ROTA_STORE="+v.f.store) // its secrets are nothing for a command line
+	}
 	p.cmd.SysProcAttr = demo.ChildAttr()
 	errs, err := os.Create(p.errs)
 	if err != nil {
@@ -241,7 +247,7 @@ func (v *fleet) start(n int, gate string) (names []string, err error) {
 		name := "c" + strconv.Itoa(v.next)
 		file := filepath.Join(v.dir, name+".jsonl")
 		argv := append(slices.Clone(v.f.command), "run", "--name", name, "--events", file, "--trace", "--quiet", "--tether", "--handle", "sleep:"+v.f.handler.String(),
-			"--lease", v.f.lease.String(), "--heartbeat", v.f.heartbeat.String(), "--group", "bench")
+			"--lease", v.f.lease.String(), "--heartbeat", v.f.heartbeat.String(), "--group", v.group)
 		if gate != "" {
 			argv = append(argv, "--start-gate", gate)
 		}
@@ -277,7 +283,7 @@ func (v *fleet) member(name string) *benchProc {
 
 // tell writes a line of our own.
 func (v *fleet) tell(event, name string, at time.Duration, because string) error {
-	l := line.New(event, "bench", name)
+	l := line.New(event, v.group, name)
 	l.Boot, l.Because = int64(at), because
 	if j, ok := v.hist.Last("joined", name); ok {
 		l.Session, l.PID = j.Session, j.PID
@@ -376,7 +382,26 @@ func (v *fleet) Close() error {
 	for _, t := range v.tails {
 		t.Close()
 	}
-	return v.own.Close()
+	return errors.Join(v.clear(), v.own.Close())
+}
+
+// clear removes the group from a store that was there before.
+func (v *fleet) clear() error {
+	if v.f.store == "" {
+		return nil
+	}
+	s, err := connect.OpenStore(v.f.store)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	// The context of the command may have ended by Ctrl-C.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := clearGroup(ctx, s, v.group); err != nil {
+		return fmt.Errorf("the group %s is still in the store: %w", v.group, cli.Bare(err))
+	}
+	return nil
 }
 
 // end asks processes to end, and ends what does not.

@@ -131,6 +131,9 @@ var markWords = map[string]string{
 	"stuck":           "a partition was granted and did not start, and the leader noticed",
 	"retried":         "a source that had failed was tried again",
 	"balanced":        "a plan was made for the sake of load",
+	"worked_on":       "a member worked on without a lease, since the store did not answer",
+	"sized":           "a leader wanted another number of members",
+	"removed":         "a Scaler was asked to end a member that owned nothing",
 }
 
 // meaning is the promise behind the name of an invariant, as an aside.

@@ -3,7 +3,6 @@ package ops
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,15 +116,16 @@ func showDraft(w io.Writer, d *draft) {
 	fmt.Fprintln(w)
 }
 
+// A shownDraft is what repair, reset and declare-dead print as JSON.
+type shownDraft struct {
+	Done  bool     `json:"done"`   // false: it was only shown
+	Wait  float64  `json:"wait_s"` // before the first step, in seconds
+	Steps []step   `json:"steps"`
+	Notes []string `json:"notes"` // for people
+}
+
 func printDraft(w io.Writer, d *draft, done bool) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(struct {
-		Done  bool     `json:"done"`
-		Wait  float64  `json:"wait_s"`
-		Steps []step   `json:"steps"`
-		Notes []string `json:"notes"`
-	}{done, d.wait.Seconds(), append([]step{}, d.steps...), append([]string{}, d.notes...)})
+	return printJSON(w, shownDraft{done, d.wait.Seconds(), append([]step{}, d.steps...), append([]string{}, d.notes...)})
 }
 
 // ask wants the whole word: what follows cannot be taken back.
@@ -183,10 +183,36 @@ func (s *step) carryOut(ctx context.Context) error {
 	return err
 }
 
+// mostNotes is how many entries the log of orders keeps, as rota.Give does.
+const mostNotes = 100
+
 // note writes into the log of orders what an operator did that is no order. It was
 // done, so the log shall tell it also when somebody ends the command now.
 func note(ctx context.Context, store rota.Store, group string, log record.Order) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connect.StoreTime)
 	defer cancel()
-	return changeOrders(ctx, store, group, func(*record.Orders) (bool, error) { return true, nil }, log)
+	key := group + "/orders"
+	for {
+		e, err := store.Get(ctx, key)
+		o := &record.Orders{}
+		switch {
+		case errors.Is(err, rota.ErrNotFound):
+		case err != nil:
+			return err
+		default:
+			if o, err = record.DecodeOrders(e.Value); err != nil {
+				return fmt.Errorf("the orders in the store: %w: %w; rota group repair mends it", rota.ErrUnreadable, err)
+			}
+		}
+		o.Ver++
+		o.Log = append(o.Log, log)
+		o.Log = o.Log[max(0, len(o.Log)-mostNotes):]
+		b, err := record.Encode(o)
+		if err != nil {
+			return err
+		}
+		if _, err = store.Put(ctx, key, b, e.Rev); !errors.Is(err, rota.ErrConflict) {
+			return err
+		}
+	}
 }

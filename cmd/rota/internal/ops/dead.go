@@ -3,7 +3,6 @@ package ops
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,12 +175,6 @@ func shapeOf(l *rota.Letter, whole bool) letterShape {
 		s.Value = m.Value
 	}
 	return s
-}
-
-func printJSON(w io.Writer, x any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(x)
 }
 
 func deadListCmd() *cobra.Command {

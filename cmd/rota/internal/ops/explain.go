@@ -20,10 +20,15 @@ func ExplainCmd() *cobra.Command {
 	var t connect.Target
 	var v view
 	cmd := &cobra.Command{
-		Use:   "explain PARTITION",
+		Use:   "explain PARTITION|MEMBER",
 		Short: "Say in words who owns a partition, since when, why it moved and what it waits for",
+		Long: `Explain tells the story of a partition: who owns it, since when, why it moved and what
+it waits for. If no partition has that name, it tells of the live member that has. In a
+group that changes its size it also says how many members are wanted and why, which ones
+are to go, when the scaler was last asked and what it answered.`,
 		Example: `  rota explain orders.3
-  rota explain orders.3 --watch`,
+  rota explain orders.3 --watch
+  rota explain c2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return v.show(cmd, &t,
@@ -41,12 +46,15 @@ func ExplainCmd() *cobra.Command {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return completeFrom(cmd.Context(), t, partitionNames, args, typed)
+		return completeFrom(cmd.Context(), t, explainable, args, typed)
 	}
 	t.Flags(cmd)
 	v.flags(cmd, true)
 	return cmd
 }
+
+// explainable are the names that explain knows.
+func explainable(st *rota.Status) []string { return union(partitionNames(st), memberNames(st)) }
 
 func findPartition(st *rota.Status, name string) (*rota.PartitionInfo, error) {
 	for i := range st.Partitions {
@@ -54,7 +62,15 @@ func findPartition(st *rota.Status, name string) (*rota.PartitionInfo, error) {
 			return &st.Partitions[i], nil
 		}
 	}
-	return nil, cli.Known("partition", partitionNames(st), name)
+	return nil, cli.Known("partition or live member", explainable(st), name)
+}
+
+// memberAlone is the live member with a name that no partition has; nil otherwise.
+func memberAlone(st *rota.Status, name string) *rota.MemberInfo {
+	if slices.Contains(partitionNames(st), name) {
+		return nil
+	}
+	return findMember(st, name)
 }
 
 func explainShape(st *rota.Status, name string, now time.Time) (any, error) {
@@ -62,18 +78,27 @@ func explainShape(st *rota.Status, name string, now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m := memberAlone(st, name); m != nil {
+		return explainedMember{m, text}, nil
+	}
 	p, err := findPartition(st, name)
 	if err != nil {
 		return nil, err
 	}
-	return struct {
-		*rota.PartitionInfo
-		Says string `json:"says"`
-	}{p, text}, nil
+	return explained{p, text}, nil
 }
 
-// explain tells a partition's story.
+// An explained partition is what explain prints as JSON.
+type explained struct {
+	*rota.PartitionInfo
+	Says string `json:"says"` // for people
+}
+
+// explain tells a partition's story, or a member's.
 func explain(st *rota.Status, name string, now time.Time) (string, error) {
+	if m := memberAlone(st, name); m != nil {
+		return explainMember(st, m, now), nil
+	}
 	p, err := findPartition(st, name)
 	if err != nil {
 		return "", err
@@ -97,10 +122,13 @@ func explain(st *rota.Status, name string, now time.Time) (string, error) {
 	}
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if c.Partition == name || c.Partition == "" && handlerTrouble[c.Code] && m.Session == p.Owner {
+			if c.Partition == name || c.Partition == "" && handlerTrouble[c.Code] != "" && m.Session == p.Owner {
 				add("%s says: %s.", m.Name, c.Text)
 			}
 		}
+	}
+	for _, s := range sizeStory(st, now) {
+		add("%s", s)
 	}
 	if n := len(st.History); n > 0 {
 		add("The last plans:")
@@ -130,7 +158,7 @@ func whoHasIt(st *rota.Status, p *rota.PartitionInfo) string {
 	case rota.ReasonReturning:
 		return p.Name + " waits for the member that had it to come back (--return)."
 	case rota.ReasonQuarantined:
-		return p.Name + " is in quarantine: too many members died while they ran it."
+		return fmt.Sprintf("%s is in quarantine: %d members in a row died while they ran it, under more than one name, and with no other partition as many. Look at its first message, then rota release %s.", p.Name, p.Deaths, p.Name)
 	case rota.ReasonUnplaced:
 		return p.Name + " has no owner, because no member may take it: look at drains, bans and limits."
 	case rota.ReasonFailing:
@@ -164,6 +192,9 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 		switch {
 		case m.State == rota.MemberDead || m.State == rota.MemberLeft:
 			out = append(out, fmt.Sprintf("%s has ended (%s): %s", m.Name, strings.ToLower(string(m.State)), nextWords(st)))
+		case m.Silent && m.Continues:
+			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It was started with --on-store-loss continue, so it may work on without a lease. After %.1f s of silence it is declared dead, and another starts beside it: only a sink that checks tokens tells them apart.",
+				m.Name, silent.Seconds(), DeadAfter(m.Lease).Seconds()))
 		case m.Silent:
 			out = append(out, fmt.Sprintf("Nothing was heard of %s for %.1f s. It stops by itself before its lease of %v is over; after %.1f s of silence it is declared dead, and only then may another start.",
 				m.Name, silent.Seconds(), m.Lease, DeadAfter(m.Lease).Seconds()))
@@ -177,7 +208,7 @@ func whatItWaitsFor(st *rota.Status, p *rota.PartitionInfo, now time.Time) (out 
 		}
 	}
 	if w, ok := waitOf(st, p.Name); ok {
-		out = append(out, fmt.Sprintf("It waits for %s (%s).", w.For, cmp.Or(st.NameOf(w.Member), "nobody")))
+		out = append(out, fmt.Sprintf("It waits for %s (%s).", WaitWords[w.For], cmp.Or(st.NameOf(w.Member), "nobody")))
 	} else if p.State == rota.PartitionOwned && len(out) == 0 && st.Phase != rota.Vacant {
 		out = append(out, whatItsMessagesWaitFor(st, p))
 	}
@@ -198,15 +229,23 @@ func nextWords(st *rota.Status) string {
 	return "the leader gives it to another with its next plan."
 }
 
-// handlerTrouble are the conditions under which the messages of a partition wait.
-var handlerTrouble = map[rota.Condition]bool{rota.ConditionHandlerFails: true, rota.ConditionUntried: true, rota.ConditionTokenRefused: true}
+// handlerTrouble are the conditions under which the messages of a partition wait, and
+// what they wait for.
+var handlerTrouble = map[rota.Condition]string{
+	rota.ConditionHandlerFails: retried, rota.ConditionUntried: retried, rota.ConditionTokenRefused: retried,
+	rota.ConditionHandlerBusy:  "It runs, and its messages wait until its handler returns.",
+	rota.ConditionSourceSilent: "It runs, and its messages wait for the source to deliver them.",
+	rota.ConditionNoProgress:   "It runs, and reports no progress.",
+}
+
+const retried = "It runs, and its messages wait: they are tried again until the first of them is handled."
 
 // whatItsMessagesWaitFor is about a partition that its owner runs.
 func whatItsMessagesWaitFor(st *rota.Status, p *rota.PartitionInfo) string {
 	for _, m := range st.Members {
 		for _, c := range m.Conditions {
-			if m.Session == p.Owner && c.Partition == p.Name && handlerTrouble[c.Code] {
-				return "It runs, and its messages wait: they are tried again until the first of them is handled."
+			if says := handlerTrouble[c.Code]; says != "" && m.Session == p.Owner && c.Partition == p.Name {
+				return says
 			}
 		}
 	}
@@ -217,15 +256,25 @@ func ordersAbout(st *rota.Status, p *rota.PartitionInfo) (out []string) {
 	o := &st.Orders
 	if to := o.Pins[p.Name]; to != "" {
 		s := fmt.Sprintf("It is pinned to %s by order.", to)
-		if !slices.ContainsFunc(st.Members, func(m rota.MemberInfo) bool { return m.Name == to && m.State == rota.MemberLive }) {
+		switch {
+		case !slices.Contains(memberNames(st), to):
 			s += " No member of that name is live, so the pin is ignored."
+		case slices.Contains(o.Drains, to):
+			s += fmt.Sprintf(" %s is drained, so the pin is ignored.", to)
 		}
 		out = append(out, s)
 	}
 	for _, from := range o.Bans[p.Name] {
-		out = append(out, "It is kept away from "+from+" by order.")
+		s := "It is kept away from " + from + " by order."
+		if o.Pins[p.Name] == from {
+			s += " It is pinned there too, and the pin wins: end one of the two orders."
+		}
+		out = append(out, s)
 	}
-	if o.Freeze {
+	switch {
+	case o.Freeze && o.Pins[p.Name] != "":
+		out = append(out, "The group is frozen by order: it moves only if its owner is gone, and to where it is pinned.")
+	case o.Freeze:
 		out = append(out, "The group is frozen by order: it moves only if its owner is gone.")
 	}
 	for _, l := range slices.Backward(o.Log) {

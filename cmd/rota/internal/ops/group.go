@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -70,6 +69,14 @@ func outputFlag(cmd *cobra.Command, output *string) {
 	cli.Complete(cmd, "output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// A checkedGroup is what group check prints as JSON.
+type checkedGroup struct {
+	Group    string    `json:"group"`
+	Records  int       `json:"records"` // in the store
+	Live     int       `json:"live"`    // members
+	Troubles []trouble `json:"troubles"`
+}
+
 // A trouble is one thing that is wrong with a record.
 type trouble struct {
 	Key     string `json:"key"`
@@ -82,14 +89,7 @@ type trouble struct {
 
 func printTroubles(w io.Writer, output string, s *survey, found []trouble) error {
 	if output == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(struct {
-			Group    string    `json:"group"`
-			Records  int       `json:"records"`
-			Live     int       `json:"live"` // members
-			Troubles []trouble `json:"troubles"`
-		}{s.group, len(s.all), s.live(), append([]trouble{}, found...)})
+		return printJSON(w, checkedGroup{s.group, len(s.all), s.live(), append([]trouble{}, found...)})
 	}
 	wrong := "nothing is"
 	if len(found) > 0 {

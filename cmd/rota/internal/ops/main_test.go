@@ -11,7 +11,7 @@ import (
 // rotaRuns runs the program, as far as this room has commands of it.
 func rotaRuns(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	root := &cobra.Command{Use: "rota"}
-	root.AddCommand(StatusCmd(), ExplainCmd(), PartitionsCmd(), DeadCmd(), GroupCmd(), DeclareDeadCmd(), CheckCmd())
+	root.AddCommand(StatusCmd(), ExplainCmd(), PartitionsCmd(), TopicsCmd(), DeadCmd(), GroupCmd(), GroupsCmd(), OrdersCmd(), HistoryCmd(), DeclareDeadCmd(), CheckCmd())
 	root.AddCommand(OrderCmds()...)
 	var out, err strings.Builder
 	code = cli.Run(ctx, root, func(*cobra.Command) {}, args, &out, &err)

@@ -3,7 +3,6 @@ package ops
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/connect"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/internal/core"
 	"github.com/rota-dev/rota/internal/line"
 	"github.com/rota-dev/rota/internal/plain"
@@ -66,86 +66,6 @@ func inStore(url string) string {
 	return "in " + cli.Redact(url)
 }
 
-// A view is how a command shows what it read: once, or again and again.
-type view struct {
-	output string
-	watch  bool
-	every  time.Duration
-	health bool // the exit code says whether the group is well
-}
-
-// verdict is the end of a command that has shown the group.
-func (v *view) verdict(st *rota.Status) error {
-	if v.health && len(st.Problems) > 0 {
-		return cli.Quietly(cli.ExitUndone)
-	}
-	return nil
-}
-
-func (v *view) flags(cmd *cobra.Command, watch bool) {
-	v.output, v.every = "table", time.Second
-	cmd.Flags().VarP(cli.OneWord(&v.output, "table", "json"), "output", "o", "how to print it")
-	if watch {
-		cmd.Flags().BoolVar(&v.watch, "watch", false, "again and again, until Ctrl-C")
-		cmd.Flags().Var(cli.Span(&v.every), "every", "how often, with --watch")
-	}
-}
-
-// show prints what the group looks like, by table or as JSON.
-func (v *view) show(cmd *cobra.Command, t *connect.Target, table func(io.Writer, *rota.Status) error, shape func(*rota.Status) (any, error)) error {
-	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	store, err := t.Open()
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	st, err := inspectIn(ctx, t, store, rota.Observe)
-	if err != nil {
-		return err
-	}
-	for {
-		var text strings.Builder
-		if v.output == "json" {
-			x, err := shape(st)
-			if err != nil {
-				return err
-			}
-			enc := json.NewEncoder(&text)
-			if !v.watch {
-				enc.SetIndent("", "  ")
-			}
-			if err := enc.Encode(x); err != nil {
-				return err
-			}
-		} else if err := table(&text, st); err != nil {
-			return err
-		}
-		if v.watch && v.output == "table" && cli.Columns(w) > 0 {
-			fmt.Fprint(w, "\x1b[H\x1b[2J")
-		}
-		if _, err := io.WriteString(w, text.String()); err != nil {
-			return err
-		}
-		if !v.watch {
-			return v.verdict(st)
-		}
-		if v.output == "table" {
-			fmt.Fprintln(w)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(v.every):
-		}
-		if st, err = inspectIn(ctx, t, store, rota.Observe); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
 func StatusCmd() *cobra.Command {
 	var t connect.Target
 	v := view{health: true}
@@ -159,6 +79,9 @@ Heartbeats are dated by the clocks of the members' machines: where those are wro
 so are the ages. A member is called silent only if no heartbeat came while status
 looked for one; if a heartbeat looks old, that takes one and a half heartbeats.
 
+On a terminal it shows what fits, and what matters most on top: problems, orders,
+partitions that do not run. --all shows everything, and so does a pipe.
+
 Exit codes, for health checks: 0 all is well, or the group itself is about to put it
 right; 8 something is wrong that somebody should look at, each in a line "problem:"
 and in the JSON list "problems"; 1 there is no such group; 69 the store cannot be
@@ -168,12 +91,16 @@ reached. With --watch it is 0.`,
   rota status -o json --group orders --store nats://localhost:4222`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			v.frame = func(st *rota.Status, width, height int) []screen.Line {
+				return statusFrame(st, t.Store, time.Now(), width, height)
+			}
 			return v.show(cmd, &t, func(w io.Writer, st *rota.Status) error { return printStatus(w, &t, st, time.Now()) },
 				func(st *rota.Status) (any, error) { return inOrder(st), nil })
 		},
 	}
 	t.Flags(cmd)
 	v.flags(cmd, true)
+	cmd.Flags().BoolVar(&v.all, "all", false, "everything, also if it does not fit on the terminal")
 	return cmd
 }
 
@@ -209,19 +136,22 @@ var classWords = map[rota.Class]string{
 	rota.ClassC: "class C: a failover may lose acknowledged writes; exclusive then only with a sink that checks tokens",
 }
 
+// heading says what the group is doing, and where it meets.
+func heading(st *rota.Status, store string, now time.Time) []string {
+	return []string{
+		fmt.Sprintf("group %s: %s, plan %d%s, %s", st.Group, Leader(st, now), st.Plan, LastPlan(st, now), phase(st)),
+		fmt.Sprintf("store %s, %s", cli.Redact(store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes")),
+	}
+}
+
+// printStatus prints everything, for programs and for --all.
 func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time) error {
 	st = plain.Copy(st)
-	fmt.Fprintf(w, "group %s: %s, plan %d%s, %s\n", st.Group, Leader(st, now), st.Plan, LastPlan(st, now), phase(st))
-	fmt.Fprintf(w, "store %s, %s\n", cli.Redact(t.Store), cmp.Or(classWords[st.Class], "class unknown: treated like one that may lose acknowledged writes"))
-	printLoad(w, st, now)
-	printNotes(w, st)
-	fmt.Fprintln(w)
-	if err := printMembers(w, st, now); err != nil {
-		return err
+	for _, text := range append(heading(st, t.Store, now), loadWords(st, now)...) {
+		fmt.Fprintln(w, text)
 	}
-	fmt.Fprintln(w)
-	if err := printPartitions(w, st, now, false); err != nil {
-		return err
+	for _, l := range notes(st, now) {
+		fmt.Fprintln(w, l.Text)
 	}
 	if len(st.Waits) > 0 {
 		fmt.Fprintf(w, "\nwaiting (%d):\n", len(st.Waits))
@@ -232,12 +162,17 @@ func printStatus(w io.Writer, t *connect.Target, st *rota.Status, now time.Time)
 			}
 			since := ""
 			if !x.Since.IsZero() {
-				since = ", since the plan of " + cli.Ago(now.Sub(x.Since))
+				since = fmt.Sprintf(", since the plan of %s, because %s", cli.Ago(now.Sub(x.Since)), cmp.Or(line.Causes(x.Causes), "of nothing on record"))
 			}
 			fmt.Fprintf(w, "  %s waits for %s (%s%s)\n", x.Partition, WaitWords[x.For], st.NameOf(x.Member), since)
 		}
 	}
-	return nil
+	fmt.Fprintln(w)
+	if err := printMembers(w, st, now); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return printPartitions(w, st, now, false)
 }
 
 func LastPlan(st *rota.Status, now time.Time) string {
@@ -246,62 +181,6 @@ func LastPlan(st *rota.Status, now time.Time) string {
 		return fmt.Sprintf(" (%s, %s)", cmp.Or(line.Causes(h.Causes), "no cause on record"), cli.Ago(now.Sub(h.Time)))
 	}
 	return ""
-}
-
-// printNotes tells what a person should know: holds, orders, conditions.
-func printNotes(w io.Writer, st *rota.Status) {
-	for _, p := range st.Problems {
-		fmt.Fprintf(w, "problem: %s\n", p)
-	}
-	if st.Hold {
-		fmt.Fprintln(w, "hold: "+holdWords(st))
-	}
-	o := &st.Orders
-	if o.Freeze {
-		fmt.Fprintln(w, "order: frozen, nothing moves that need not (rota thaw)")
-	}
-	if len(o.Paused) > 0 {
-		fmt.Fprintf(w, "order: paused %s (rota resume)\n", strings.Join(o.Paused, ", "))
-	}
-	if len(o.Drains) > 0 {
-		fmt.Fprintf(w, "order: drained %s (rota undrain)\n", strings.Join(o.Drains, ", "))
-	}
-	for _, p := range cli.SortedKeys(o.Pins) {
-		fmt.Fprintf(w, "order: %s is pinned to %s (rota unpin)\n", p, o.Pins[p])
-	}
-	for _, p := range cli.SortedKeys(o.Bans) {
-		fmt.Fprintf(w, "order: %s is kept away from %s (rota unban)\n", p, strings.Join(o.Bans[p], ", "))
-	}
-	for _, c := range st.Conditions {
-		fmt.Fprintf(w, "condition: %s (rota group check)\n", c)
-	}
-	for _, m := range st.Members {
-		for _, c := range m.Conditions {
-			if (m.State == rota.MemberLive || m.State == rota.MemberLeaving) && c.Code != rota.ConditionHold && !isProblem(st, &m, c) {
-				fmt.Fprintf(w, "condition: %s: %s\n", m.Name, c)
-			}
-		}
-	}
-}
-
-// isProblem tells whether a condition is among the problems, so that it is not shown
-// twice.
-func isProblem(st *rota.Status, m *rota.MemberInfo, c rota.ConditionInfo) bool {
-	return slices.ContainsFunc(st.Problems, func(p rota.Problem) bool {
-		return p.Code == c.Code && p.Member == m.Name && p.Text == c.Text && (c.Partition == "" || slices.Contains(p.Partitions, c.Partition))
-	})
-}
-
-// holdWords says how long the leader still waits, if it has said so.
-func holdWords(st *rota.Status) string {
-	for _, m := range st.Members {
-		for _, c := range m.Conditions {
-			if m.Session == st.Leader && c.Code == rota.ConditionHold {
-				return c.Text
-			}
-		}
-	}
-	return "nothing is granted until every lease that this store may have forgotten is over"
 }
 
 // leaderOf is the record of the session that the plan names as its leader, if there is
@@ -382,24 +261,40 @@ func MemberOrder(st *rota.Status) (live, ended []rota.MemberInfo) {
 	return live, ended
 }
 
-// printLoad says what arrives and what that needs, of a group that packs by load.
-func printLoad(w io.Writer, st *rota.Status, now time.Time) {
+// loadWords say what arrives and what that needs, of a group that packs by load.
+func loadWords(st *rota.Status, now time.Time) []string {
 	l := st.Load
 	switch {
 	case l == nil:
-		return
+		return nil
 	case !l.Known:
-		fmt.Fprintf(w, "load: not known, partitions are placed by number (%s)\n", cli.Ago(now.Sub(l.Time)))
-		return
+		return []string{fmt.Sprintf("load: not known, partitions are placed by number (%s)", cli.Ago(now.Sub(l.Time)))}
 	}
-	fmt.Fprintf(w, "load: %.4g %s per second, backlog %s (%s)\n", l.Speed, l.Unit, cli.Grouped(int(l.Backlog)), cli.Ago(now.Sub(l.Time)))
+	out := []string{fmt.Sprintf("load: %.4g %s per second, backlog %s (%s)", l.Speed, l.Unit, cli.Grouped(int(l.Backlog)), cli.Ago(now.Sub(l.Time)))}
 	if !l.Looked.IsZero() {
 		what := "nothing had to move"
 		if l.Moved {
 			what = "partitions moved"
 		}
-		fmt.Fprintf(w, "      looked at %s: %s; %s\n", cli.Ago(now.Sub(l.Looked)), l.Needs, what)
+		out = append(out, fmt.Sprintf("      looked at %s: %s; %s", cli.Ago(now.Sub(l.Looked)), l.Needs, what))
 	}
+	return append(out, sizeWords(st, now)...)
+}
+
+// sizeWords say how many members are wanted, of a group with a scaler.
+func sizeWords(st *rota.Status, now time.Time) []string {
+	s := st.Size
+	if s == nil {
+		return nil
+	}
+	text := fmt.Sprintf("size: %d wanted, %d there", s.Wanted, s.Have)
+	if len(s.Going) > 0 {
+		text += "; to go: " + strings.Join(s.Going, ", ")
+	}
+	if !s.Asked.IsZero() {
+		text += fmt.Sprintf("; the scaler was asked %s and said: %s", cli.Ago(now.Sub(s.Asked)), cmp.Or(s.Answer, "all is well"))
+	}
+	return []string{text}
 }
 
 // loadOf says what a member carries, and what it sustains.
@@ -448,6 +343,8 @@ func DeadAfter(lease time.Duration) time.Duration { return core.Timing{Lease: le
 func MemberState(st *rota.Status, m *rota.MemberInfo) string {
 	out := strings.ToLower(string(m.State))
 	switch {
+	case m.Continues && (m.State == rota.MemberDead || m.Silent && m.Age > m.Lease):
+		out += ", may work on"
 	case m.Silent && m.Age > DeadAfter(m.Lease):
 		out = "silent, lease over"
 	case m.Silent:
@@ -479,19 +376,24 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 	if st.Load != nil {
 		head = "PARTITION\tSTATE\tOWNER\tPER SECOND\tBACKLOG\tTOKEN\tSINCE\tBECAUSE"
 	}
+	topics := meta && slices.ContainsFunc(st.Partitions, func(p rota.PartitionInfo) bool { return p.Topic != "" })
+	if topics {
+		head += "\tTOPIC"
+	}
 	if meta {
 		head += "\tMETA"
 	}
 	fmt.Fprintln(tw, head)
 	all := slices.Clone(st.Partitions)
 	slices.SortFunc(all, func(a, b rota.PartitionInfo) int { return cli.Natural(a.Name, b.Name) })
+	stateOf := PartitionStates(st)
 	for _, p := range all {
 		if p.Reason == rota.ReasonRemoved && !meta {
 			continue
 		}
 		owner, since := "-", "-"
 		if p.Owner != "" {
-			owner = st.NameOf(p.Owner)
+			owner = p.Member
 		}
 		if !p.Since.IsZero() {
 			since = cli.Ago(now.Sub(p.Since))
@@ -500,22 +402,16 @@ func printPartitions(w io.Writer, st *rota.Status, now time.Time, meta bool) err
 		if st.Load != nil {
 			load = fmt.Sprintf("%.4g\t%s\t", p.Speed, cli.Grouped(int(p.Backlog)))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s%d\t%s\t%s", p.Name, PartitionState(st, &p), owner, load, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s%d\t%s\t%s", p.Name, stateOf(&p), owner, load, uint32(p.Token), since, cmp.Or(line.Causes(p.Causes), "-"))
+		if topics {
+			fmt.Fprintf(tw, "\t%s", cmp.Or(p.Topic, "-"))
+		}
 		if meta {
 			fmt.Fprintf(tw, "\t%s", labels(p.Meta))
 		}
 		fmt.Fprintln(tw)
 	}
 	return tw.Flush()
-}
-
-func waitOf(st *rota.Status, name string) (rota.Wait, bool) {
-	for _, w := range st.Waits {
-		if w.Partition == name {
-			return w, true
-		}
-	}
-	return rota.Wait{}, false
 }
 
 // ByClock marks the members whose heartbeats are overdue as silent. It is for members
@@ -525,32 +421,4 @@ func ByClock(st *rota.Status, now time.Time) {
 		m := &st.Members[i]
 		m.Silent = m.State == rota.MemberLive && now.Sub(m.Sent) > m.Heartbeat*3/2
 	}
-}
-
-func PartitionState(st *rota.Status, p *rota.PartitionInfo) string {
-	var owner rota.MemberInfo
-	if i := slices.IndexFunc(st.Members, func(m rota.MemberInfo) bool { return m.Session == p.Owner }); i >= 0 {
-		owner = st.Members[i]
-	}
-	switch w, waits := waitOf(st, p.Name); {
-	case p.Owner != "" && owner.State == rota.MemberLeft:
-		return "nobody, owner left"
-	case p.Owner != "" && owner.State == rota.MemberDead:
-		return "nobody, owner dead"
-	case p.Owner != "" && st.Phase == rota.Vacant:
-		return "nobody, owner gone"
-	case owner.Silent:
-		return "owner silent"
-	case p.State == rota.PartitionOwned && waits:
-		return "starting"
-	case p.State == rota.PartitionOwned:
-		return "runs"
-	case p.State == rota.PartitionRevoking:
-		return "stopping"
-	case p.Reason != "":
-		return string(p.Reason)
-	case waits && w.Member != "":
-		return "for " + st.NameOf(w.Member)
-	}
-	return "free"
 }

@@ -41,11 +41,11 @@ func HostileStatus(now time.Time) *rota.Status {
 	}
 	return &rota.Status{Group: h, Leader: "1" + h, Hold: true, Members: []rota.MemberInfo{m("1", "LIVE"), m("2", "EVICTED"), m("3", "LEFT"), m("4", h)},
 		Partitions: []rota.PartitionInfo{
-			{Name: h, State: "OWNED", Owner: "1" + h, Since: now, Causes: []rota.Cause{{Why: rota.WhyDied, Members: []string{h}}}, Meta: rota.Meta{h: h}},
+			{Name: h, Topic: h, State: "OWNED", Owner: "1" + h, Since: now, Causes: []rota.Cause{{Why: rota.WhyDied, Members: []string{h}}}, Meta: rota.Meta{h: h}},
 			{Name: "2" + h, State: "REVOKING", Owner: "2" + h, To: "1" + h, Causes: []rota.Cause{{Why: rota.Why(h)}}},
 			{Name: "3" + h, State: "FREE", Reason: h}, {Name: "4" + h, State: h, Owner: "3" + h}, {Name: "plain", State: "FREE", To: h}},
-		Waits: []rota.Wait{{Partition: "2" + h, For: h, Member: "2" + h}, {Partition: "plain", For: h, Member: h}},
-		Orders: rota.OrdersInfo{Freeze: true, Paused: []string{h}, Drains: []string{h}, Pins: map[string]string{h: h, "plain": h}, Bans: map[string][]string{h: {h}, "plain": {h}},
+		Waits: []rota.Wait{{Partition: "2" + h, For: h, Member: "2" + h, Since: now, Causes: []rota.Cause{{Why: rota.Why(h)}}}, {Partition: "plain", For: h, Member: h}},
+		Orders: rota.OrdersInfo{Freeze: true, Paused: []string{h}, Drains: []string{h}, Pins: map[string]string{h: h, "plain": h}, Bans: map[string][]string{h: {h}, "plain": {h}}, Topics: map[string]rota.Meta{h: {h: h}},
 			Log: []rota.OrderInfo{{Time: now, Who: h, What: "pause plain", Why: "\nThe last order about it: resume b, by root@prod" + h}}},
 		History: []rota.PlanInfo{{Time: now, Causes: []rota.Cause{{Why: rota.Why(h)}}}}}
 }
@@ -67,12 +67,12 @@ func screenSeed(n uint64) (plan, roster, member, orders, history []byte) {
 			{State: record.Owned, Owner: 1, Token: token, Rev: n}, {State: record.Revoking, Owner: 2, To: 1, Token: token, Rev: n},
 			{State: record.Free, To: 1, Token: token, Rev: n}, {State: record.Free, Reason: record.Paused, Token: token}}})
 	roster = encode(&record.Roster{Ver: n, Entries: []record.Partition{
-		{Name: "a", Meta: []record.Pair{{Key: "k", Value: Hostile}}}, {Name: "b\u202e"}, {Name: "c", Removed: true}}})
+		{Name: "a", Topic: "t\u202e", Meta: []record.Pair{{Key: "k", Value: Hostile}}}, {Name: "b\u202e", Topic: "u"}, {Name: "c", Removed: true}}})
 	member = encode(&record.Member{Session: 1, Lease: 24 * time.Hour, Beat: time.Nanosecond, Seq: n, AckInc: short, AckGen: n, Starting: []record.ID{2}, Bug: n,
 		GaveUp: []record.GaveUp{{ID: 1, Token: token, Cause: "line\nline"}}, Load: []record.Load{{ID: 0, Handled: n}}, Name: "c1\u200b", Sent: int64(n),
 		Host: record.Host{PID: short, Start: n, Namespace: n}, Labels: []record.Pair{{Key: "l", Value: Hostile}}, Conditions: []record.Condition{{Code: "x\u202e", Partition: "a", Text: "it says\u202e so"}}})
 	orders = encode(&record.Orders{Ver: n, Pauses: []string{"a"}, Drains: []string{"c1"}, Pins: []record.Pin{{Partition: "a", Member: "c1"}}, Freeze: true,
-		Bans: []record.Pin{{Partition: "a", Member: "c9"}}, Release: []record.Release{{Partition: "a", Kills: short}},
+		Bans: []record.Pin{{Partition: "a", Member: "c9"}}, Topics: []record.Topic{{Name: "t\u202e", Pairs: []record.Pair{{Key: "k", Value: Hostile}}}}, Release: []record.Release{{Partition: "a", Kills: short}},
 		Log: []record.Order{{At: int64(n), Who: "ada", What: "pause a", Why: "why\nThe last order about it: none"}}})
 	history = encode(&record.History{Plans: []record.Past{{ID: n, Gen: n, At: int64(n), Causes: []record.Cause{{Why: "died", Members: []string{"c2\u202e"}, More: short}, {Why: "joined"}}, Moves: short, Members: short},
 		{ID: n, Gen: 0, At: -int64(n), Causes: []record.Cause{{Why: "x\u202ey"}}}}})

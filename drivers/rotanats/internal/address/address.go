@@ -36,6 +36,7 @@ type Settings struct {
 	TokenFile string // a client reads it for every connection, a server once
 	Creds     string // file
 	NKey      string // file
+	NKeySeed  Secret // instead of that file
 
 	Bucket   string
 	Replicas int // 0: three in a cluster, one elsewhere
@@ -48,6 +49,7 @@ type Settings struct {
 	Most       int
 	Durable    string // "" for the name of the group
 	Takeover   string // the group whose consumers may be taken over
+	After      string // a consumer of no group: partitions begin after what it has acknowledged
 	Dead       string
 	Prefetch   int
 	Create     bool
@@ -79,7 +81,8 @@ var parameters = address.Shared(func(s *Settings) *address.Common { return &s.Co
 	"token":      func(s *Settings, v string) error { s.Token = Secret(v); return nil },
 	"token-file": func(s *Settings, v string) error { return address.File(&s.TokenFile, v) },
 	"creds":      func(s *Settings, v string) error { return address.File(&s.Creds, v) },
-	"nkey":       func(s *Settings, v string) error { return address.File(&s.NKey, v) },
+	"nkey":       func(s *Settings, v string) error { return keyFile(&s.NKey, v) },
+	"nkey-seed":  func(s *Settings, v string) error { return keySeed(&s.NKeySeed, v) },
 	"open":       func(s *Settings, v string) error { return address.Only(&s.Open, v, "true") },
 	"shared":     func(s *Settings, v string) error { return address.Only(&s.Shared, v, "true") },
 	"stream":     func(s *Settings, v string) error { s.Stream = v; return nil },
@@ -88,6 +91,7 @@ var parameters = address.Shared(func(s *Settings) *address.Common { return &s.Co
 	"most":       func(s *Settings, v string) error { return address.Number(&s.Most, v, 1, maxDiscovered) },
 	"durable":    func(s *Settings, v string) error { return address.Name(&s.Durable, v) },
 	"takeover":   func(s *Settings, v string) error { return address.Name(&s.Takeover, v) },
+	"after":      func(s *Settings, v string) error { return address.Name(&s.After, v) },
 	"dead":       func(s *Settings, v string) error { s.Dead = v; return nil },
 	"prefetch":   func(s *Settings, v string) error { return address.Number(&s.Prefetch, v, 1, maxPrefetch) },
 	"create":     func(s *Settings, v string) error { return address.Only(&s.Create, v, "true") },
@@ -190,6 +194,8 @@ func (s *Settings) checkNames() error {
 		return fmt.Errorf("durable %.40q: use A-Z, a-z, 0-9, _ and -, at most 64 of them", s.Durable)
 	case s.Takeover != "" && !Plain(s.Takeover):
 		return fmt.Errorf("takeover %.40q: write the name of the group whose place this one takes: A-Z, a-z, 0-9, _ and -", s.Takeover)
+	case strings.ContainsAny(s.After, " .*>/\\\t\r\n"):
+		return fmt.Errorf("after %.40q: write the name of a consumer of the stream", s.After)
 	case s.Inbox != "" && (!GoodSubject(s.Inbox) || strings.ContainsAny(s.Inbox, "*>")):
 		return fmt.Errorf("inbox %.80q: write a subject without wildcards, such as _INBOX.orders", s.Inbox)
 	case s.Domain != "" && (!Plain(s.Domain) || s.API != ""):
@@ -206,7 +212,9 @@ func (s *Settings) checkSignIn() error {
 	switch {
 	case s.User != "" && s.Token != "":
 		return errors.New("a user and a token: give one of them")
-	case s.NKey != "" && (s.User != "" || s.Token != "" || s.Creds != "" || s.PasswordFile != "" || s.TokenFile != ""):
+	case s.NKey != "" && s.NKeySeed != "":
+		return errors.New("nkey and nkey-seed: give one of them")
+	case (s.NKey != "" || s.NKeySeed != "") && (s.User != "" || s.Token != "" || s.Creds != "" || s.PasswordFile != "" || s.TokenFile != ""):
 		return errors.New("nkey and another way to sign in: give one of them")
 	case s.PasswordFile == "" && s.TokenFile == "":
 		return nil
@@ -339,13 +347,11 @@ func (s *Settings) Dialing(failing func(error)) ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.UserCredentials(s.Creds))
 	}
-	if s.NKey != "" {
-		key, err := nats.NkeyOptionFromSeed(s.NKey)
-		if err != nil {
-			return nil, fmt.Errorf("the key file: %w", err)
-		}
-		opts = append(opts, key)
+	key, err := s.dialingKey()
+	if err != nil {
+		return nil, err
 	}
+	opts = append(opts, key...)
 	if s.Secure {
 		secure, err := s.dialingTLS(failing)
 		if err != nil {
@@ -368,7 +374,7 @@ func (s *Settings) ReadSecrets() (err error) {
 func (s *Settings) readToken() (Secret, error) { return address.ReadSecret("token", s.TokenFile) }
 
 // WarnExposed logs a warning for each file with a secret that other users may read.
-func (s *Settings) WarnExposed() { s.Common.WarnExposed(s.TokenFile, s.Creds) }
+func (s *Settings) WarnExposed() { s.Common.WarnExposed(s.TokenFile, s.Creds, s.NKey) }
 
 // URLs returns the URLs of the servers for the NATS client, which needs one for a folder
 // too but does not use it.

@@ -44,7 +44,7 @@ func TestAddresses(t *testing.T) {
 		{"embed:", "names no folder", 0},
 		{"folder:", "names no folder", 0},
 		{"nats://t@a?nkey=f", "give one of them", 0},
-		{"nats://a?buckte=x", "an unknown parameter buckte; known are api, bucket, ca, ", 0},
+		{"nats://a?buckte=x", "an unknown parameter buckte; known are after, api, bucket, ca, ", 0},
 		{"nats://a?replicas=9", `replicas: want a number from 1 to 5, not "9"`, 0},
 		{"nats://a?sync=sometimes", `sync: want "always", not "sometimes"`, 0},
 		{"nats://a?bucket=a.b", `bucket "a.b"`, 0},

@@ -1,0 +1,48 @@
+package rotaactive
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/address"
+)
+
+// An Option is a setting that a URL cannot hold.
+type Option func(*settings)
+
+// TLS sets everything about TLS at once, instead of the URL's ca, cert and key.
+func TLS(c *tls.Config) Option { return func(s *settings) { s.Secure, s.TLS = true, c } }
+
+// Log receives the log lines of the connection.
+func Log(l *slog.Logger) Option { return func(s *settings) { s.Log = l } }
+
+// Check returns an error if a URL or an option is wrong. It does not connect.
+func Check(url string, opts ...Option) error {
+	_, err := read(url, opts)
+	return named(err)
+}
+
+// read parses a URL, applies the options and checks the result.
+func read(url string, opts []Option) (*settings, error) {
+	s, err := parse(url)
+	if err == nil {
+		for _, o := range opts {
+			o(s)
+		}
+		err = s.check()
+	}
+	return s, err
+}
+
+// named puts the driver's name before an error that leaves this package. The errors of
+// rota and of contexts have their own names.
+func named(err error) error {
+	for _, other := range []error{rota.ErrLost, rota.ErrStop, context.Canceled, context.DeadlineExceeded} {
+		if err == other {
+			return err
+		}
+	}
+	return address.Named("rotaactive", err)
+}

@@ -1,0 +1,120 @@
+package rotaactive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/go-stomp/stomp/v3/frame"
+)
+
+// A stompFeed is one subscription by STOMP.
+type stompFeed struct {
+	c      *stompConn
+	id     string
+	in     chan *delivery
+	remove func() // of the sink
+
+	gone   chan struct{}
+	finish sync.Once
+	reason error // set before gone is closed
+
+	ending sync.Once
+}
+
+func (c *stompConn) consume(ctx context.Context, queue string, prefetch int) (feed, error) {
+	return c.subscribe(ctx, queue, prefetch, "activemq.exclusive", "true")
+}
+
+// subscribe subscribes to a queue, with further headers. One acknowledgement covers all
+// messages before it.
+func (c *stompConn) subscribe(ctx context.Context, queue string, prefetch int, headers ...string) (*stompFeed, error) {
+	s := &stompFeed{c: c, id: c.name(), in: make(chan *delivery, 2*prefetch+spare), gone: make(chan struct{})}
+	s.remove = c.listen(s.id, s.sink)
+	f := frame.New(frame.SUBSCRIBE, append([]string{frame.Id, s.id, frame.Destination, destination(queue), frame.Ack, frame.AckClient,
+		"activemq.prefetchSize", strconv.Itoa(prefetch)}, headers...)...)
+	if err := c.call(ctx, f); err != nil {
+		s.abandon()
+		return nil, err
+	}
+	return s, nil
+}
+
+// spare is room for messages beyond the prefetch: if a broker sends more than that, it
+// does not obey the prefetch, and the connection ends.
+const spare = 16
+
+func (s *stompFeed) sink(f *frame.Frame, err error) {
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	select {
+	case s.in <- readFrame(f):
+	default:
+		s.c.fail(fmt.Errorf("the broker has sent more than %d messages that are not acknowledged", cap(s.in)))
+	}
+}
+
+func (s *stompFeed) fail(err error) {
+	s.finish.Do(func() {
+		s.reason = err
+		close(s.gone)
+	})
+}
+
+func (s *stompFeed) arrived() <-chan *delivery { return s.in }
+func (s *stompFeed) failed() <-chan struct{}   { return s.gone }
+func (s *stompFeed) err() error                { return s.reason }
+
+// settle acknowledges the last message, and with it all before. It does not wait for the
+// receipt: a refusal shows as the end of the feed.
+func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
+	select {
+	case <-s.gone:
+		return s.reason
+	default:
+	}
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	ack := frame.New(frame.ACK, frame.Id, all[len(all)-1].ack.(string))
+	return s.c.request(ctx, ack, func(err error) {
+		if err != nil {
+			s.fail(err)
+		}
+	})
+}
+
+// end waits for the receipt of UNSUBSCRIBE. The broker carries out the frames of a
+// connection in order, so the receipts of all acknowledgements have come by then.
+func (s *stompFeed) end(ctx context.Context) (err error) {
+	err = errEnded
+	s.ending.Do(func() {
+		s.remove()
+		err = s.c.call(ctx, frame.New(frame.UNSUBSCRIBE, frame.Id, s.id))
+	})
+	select {
+	case <-s.gone:
+		return errors.Join(err, s.reason)
+	default:
+		return err
+	}
+}
+
+var errEnded = errors.New("the subscription was abandoned")
+
+func (s *stompFeed) abandon() {
+	s.ending.Do(func() {
+		s.remove()
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), callTime)
+			defer cancel()
+			err := s.c.call(ctx, frame.New(frame.UNSUBSCRIBE, frame.Id, s.id))
+			if ctx.Err() != nil {
+				s.c.fail(fmt.Errorf("a subscription does not end: %w", err))
+			}
+		}()
+	})
+}

@@ -1,0 +1,189 @@
+package rotakafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Offsets are kept under the name of the rota group, as those of a Kafka group without
+// members.
+
+// Bind tells the source its group.
+func (s *source) Bind(group string) error {
+	if s.group.CompareAndSwap(nil, &group) {
+		return nil
+	}
+	if bound := *s.group.Load(); bound != group {
+		return fmt.Errorf("rotakafka: this source reads for group %s and cannot read for group %s too: make another Source for %[2]s", bound, group)
+	}
+	return nil
+}
+
+// errUnbound means that a member consumes from a source that was never bound.
+var errUnbound = errors.New("rotakafka: this source does not know its group: a Source that wraps it must forward Bind, see rota.Binder")
+
+// groupName is the name of the group, which is that of its Kafka group too.
+func (s *source) groupName() (string, error) {
+	if g := s.group.Load(); g != nil {
+		return *g, nil
+	}
+	return "", errUnbound
+}
+
+// An offset is one that is committed, or none if it is negative.
+type offset struct {
+	at    int64
+	note  note
+	noted bool // the note is ours
+}
+
+// offsets reads the committed offsets of a group. It waits until transactions of former
+// owners have ended.
+func (s *source) offsets(ctx context.Context, group string, of map[string][]int32) (map[string]offset, error) {
+	r := kmsg.NewPtrOffsetFetchRequest()
+	r.Group, r.RequireStable = group, true
+	for name, numbers := range of {
+		t := kmsg.NewOffsetFetchRequestTopic()
+		t.Topic, t.Partitions = name, numbers
+		r.Topics = append(r.Topics, t)
+	}
+	out := map[string]offset{}
+	err := again(ctx, func() error {
+		got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, r)
+		if err != nil {
+			return err
+		}
+		err = kerr.ErrorForCode(got.ErrorCode)
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			return nil // nobody has committed anything yet
+		}
+		if err != nil {
+			return inWords(err)
+		}
+		for _, t := range got.Topics {
+			for _, p := range t.Partitions {
+				if err := code(p.ErrorCode); err != nil {
+					return err
+				}
+				o := offset{at: p.Offset}
+				if p.Metadata != nil {
+					o.note, o.noted = readNote(*p.Metadata)
+				}
+				out[partitionName(t.Topic, p.Partition)] = o
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rotakafka: offsets of Kafka group %s: %w", group, err)
+	}
+	return out, nil
+}
+
+// againTime is for how long again tries: what lasts longer is reported.
+const againTime = 5 * time.Second
+
+// again calls f until its error is none that asks for that. A transaction that ends makes
+// coordinators answer so for some milliseconds.
+func again(ctx context.Context, f func() error) error {
+	begun := time.Now()
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := f()
+		if !errors.Is(err, kerr.ConcurrentTransactions) && !errors.Is(err, kerr.UnstableOffsetCommit) && !errors.Is(err, kerr.CoordinatorLoadInProgress) {
+			return err
+		}
+		if time.Since(begun) > againTime {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// A foreign error means that a Kafka group has members. It has the same words for all
+// partitions: then it can be told once for all.
+type foreign string
+
+func (f foreign) Error() string { return "rotakafka: " + string(f) }
+
+// An inspection is the last answer about the members of a group.
+type inspection struct {
+	at  time.Time
+	err error
+}
+
+// alone returns an error if a Kafka group has members, which consume the partitions too and
+// commit offsets of their own. Kafka refuses plain commits then, but not those of
+// transactions. An answer that is not older than fresh is used again.
+func (s *source) alone(ctx context.Context, group string, fresh time.Duration) error {
+	select {
+	case s.inspecting <- struct{}{}:
+		defer func() { <-s.inspecting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if last, ok := s.inspected[group]; ok && time.Since(last.at) < fresh {
+		return last.err
+	}
+	began := time.Now()
+	err := s.inspect(ctx, group)
+	if ctx.Err() == nil {
+		s.inspected[group] = inspection{began, err}
+	}
+	return err
+}
+
+func (s *source) inspect(ctx context.Context, group string) error {
+	r := kmsg.NewPtrDescribeGroupsRequest()
+	r.Groups = []string{group}
+	got, err := ask[*kmsg.DescribeGroupsResponse](ctx, &s.link, r)
+	if err != nil {
+		return err
+	}
+	for _, g := range got.Groups {
+		err := kerr.ErrorForCode(g.ErrorCode)
+		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+			return fmt.Errorf("rotakafka: look for members of Kafka group %s: %w", group, inWords(err))
+		}
+		if n := len(g.Members); n > 0 {
+			return s.foreign(group, n, g.Members[0].ClientID, g.Members[0].ClientHost)
+		}
+		if err == nil && (g.State == "Empty" || g.State == "Dead") {
+			return nil
+		}
+	}
+	return s.inspectNew(ctx, group)
+}
+
+// inspectNew asks for a group of the new protocol (KIP-848), which the older request does
+// not see. Brokers before Kafka 4.0 have answered that one by a state.
+func (s *source) inspectNew(ctx context.Context, group string) error {
+	r := kmsg.NewPtrConsumerGroupDescribeRequest()
+	r.Groups = []string{group}
+	got, err := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, &s.link, r)
+	if err != nil {
+		return err
+	}
+	for _, g := range got.Groups {
+		if n := len(g.Members); n > 0 {
+			return s.foreign(group, n, g.Members[0].ClientID, g.Members[0].ClientHost)
+		}
+	}
+	return nil
+}
+
+func (s *source) foreign(group string, n int, client, host string) error {
+	what := "stop them, and rota goes on at their offsets; or give this group another name"
+	if group == s.set.takeover {
+		what = "stop them before takeover=" + group + " continues in their place"
+	}
+	return foreign(fmt.Sprintf("Kafka group %s has members of its own (%d, such as %.80q at %.80s), which consume too: %s", group, n, client, host, what))
+}

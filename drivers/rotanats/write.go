@@ -1,0 +1,193 @@
+package rotanats
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rota-dev/rota"
+)
+
+func (s *store) Put(ctx context.Context, key string, value []byte, prev rota.Rev) (rota.Rev, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	if _, err := s.open(ctx); err != nil {
+		return 0, err
+	}
+	rev, err := s.write(ctx, key, value, prev, nil)
+	// The caller expects no key. A deleted key is at the revision of its mark, and at
+	// none once the mark has expired. It may expire between the read and the write, so
+	// this retries, but not for ever.
+	at := prev // of the last try
+	for range 3 {
+		if prev != 0 || !errors.Is(err, rota.ErrConflict) {
+			break
+		}
+		mark, lerr := s.read(ctx, key)
+		switch {
+		case errors.Is(lerr, rota.ErrNotFound):
+			mark.Deleted = true
+		case lerr != nil:
+			return 0, lerr
+		}
+		if !mark.Deleted {
+			break
+		}
+		// Another mark means that there was a key since the last try. It may have been the
+		// value of this call, if a former leader refused what its successor accepted, and
+		// it must not be there twice.
+		if at != 0 && mark.Rev != 0 && mark.Rev != at {
+			break
+		}
+		at = mark.Rev
+		rev, err = s.write(ctx, key, value, at, nil)
+	}
+	return rev, err
+}
+
+func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	b, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if prev == 0 {
+		return rota.ErrConflict // no key is at revision 0
+	}
+	h := nats.Header{headerOperation: {"DEL"}}
+	if b.marks {
+		h.Set(headerTTL, markTime.String())
+	}
+	_, err = s.write(ctx, key, nil, prev, h)
+	return err
+}
+
+// write is one compare-and-set. It may send the write several times, always at the same
+// revision and with the same ID: at most one of them can succeed.
+//
+// A refusal of a replicated stream is not always the last word. A leader that was deposed
+// and has not noticed refuses what its successor accepts, and both answer. Such a leader
+// shows by the revision that its refusal names, which is older than prev. (A newer one was
+// committed before, so the successor refuses the write, too.) Besides, a leader refuses a
+// write that comes too soon: the write before it is applied and acknowledged, but still
+// listed as in flight. After either of them a read tells.
+func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
+	id, doubt, seen := rand.Text(), false, s.newest.get(key) >= prev
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		rev, err := s.writeOnce(ctx, key, value, prev, id, h)
+		var no *mismatch
+		if !errors.As(err, &no) {
+			if err == nil {
+				s.see(key, rev)
+			}
+			return rev, err
+		}
+		doubt = doubt || !no.inFlight && no.at < prev && s.replicated()
+		if !doubt && !no.inFlight && wait == time.Millisecond {
+			return 0, rota.ErrConflict
+		}
+		now, err := s.read(ctx, key)
+		switch {
+		case err != nil && !errors.Is(err, rota.ErrNotFound):
+			return 0, err
+		case now.write == id:
+			return now.Rev, nil
+		case now.Rev == prev: // it was not replaced, so the write may be sent again
+		case !doubt || now.over == strconv.FormatUint(uint64(prev), 10): // another write has replaced it
+			return 0, rota.ErrConflict
+		case now.Rev < prev && !seen: // there never was such a revision
+			return 0, rota.ErrConflict
+		default:
+			return 0, fmt.Errorf("write %s over %d: %w; now it is at %d", key, prev, errDeposed, now.Rev)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, s.explain(ctx.Err())
+		}
+	}
+}
+
+// errDeposed means that the outcome of a write is unknown: it may have happened and been
+// replaced since.
+var errDeposed = errors.New("a server that no longer leads the bucket has refused it, another may have accepted it")
+
+// A mismatch is a refused write: the key is at another revision, or a write is in flight.
+type mismatch struct {
+	at       rota.Rev // the revision that the server has; 0 for none, or if it does not say
+	inFlight bool
+}
+
+func (m *mismatch) Error() string {
+	if m.inFlight {
+		return "rotanats: another write of the key is in flight"
+	}
+	return fmt.Sprintf("rotanats: the key is at revision %d", m.at)
+}
+
+// readMismatch reads an error of JetStream, and returns nil if it is not about revisions.
+func readMismatch(err error) *mismatch {
+	switch code(err) {
+	case codeWrongInFlight:
+		return &mismatch{inFlight: true}
+	case codeWrongSequence:
+		_, number, _ := strings.Cut(err.Error(), "wrong last sequence: ")
+		at, perr := strconv.ParseUint(number, 10, 64)
+		if perr != nil {
+			at = 0
+		}
+		return &mismatch{at: rota.Rev(at)}
+	}
+	return nil
+}
+
+// writeOnce sends a write once. A mismatch means that the server which answered has not
+// accepted it.
+func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev rota.Rev, id string, h nats.Header) (rota.Rev, error) {
+	subject := s.subject(key)
+	msg := nats.NewMsg(s.set.Route() + subject)
+	msg.Data = value
+	if h != nil {
+		msg.Header = h
+	}
+	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
+	msg.Header.Set(headerWrite, id)
+	if key := s.sealing(); key != nil {
+		msg.Header.Set(headerSeal, seal(key, subject, msg.Header.Get(headerOperation), value))
+	}
+	r, err := s.request(ctx, msg)
+	if errors.Is(err, nats.ErrNoResponders) {
+		s.forget() // the stream is gone, or has no leader
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", key, s.withDisk(err))
+	}
+	var ack struct {
+		answer
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(r.Data, &ack); err != nil {
+		return 0, fmt.Errorf("write %s: the answer: %w", key, err)
+	}
+	if no := readMismatch(ack.err()); no != nil {
+		return 0, no
+	}
+	if err := ack.err(); err != nil {
+		return 0, fmt.Errorf("write %s: %w", key, err)
+	}
+	if ack.Stream != s.stream() || ack.Seq == 0 {
+		return 0, fmt.Errorf("write %s: stream %q acknowledged it at %d, want %s", key, ack.Stream, ack.Seq, s.stream())
+	}
+	return rota.Rev(ack.Seq), nil
+}

@@ -1,0 +1,27 @@
+//go:build linux
+
+package processes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// activeMQ closes connections of AMQP that are silent for two seconds; by STOMP each client
+// says that by itself.
+var activeMQ = rotatest.Share(func(t testing.TB) *rotatest.RealServer {
+	return rotatest.StartActiveMQ6(t, rotatest.ActiveMQSetup{Plugins: rotatest.ActiveMQStatistics, Beat: "2000"})
+})
+
+// activeBroker is an ActiveMQ by one of its protocols. It makes queues when they are first
+// used, and tells nobody which there are.
+func activeBroker(scheme, protocol string) func(*testing.T) *broker {
+	return func(t *testing.T) *broker {
+		return &broker{server: activeMQ.Server(t), addr: activeMQ.Server(t).At(protocol), like: ".%d", beat: 2 * time.Second, window: 64, source: func(c *crew, addr string) string {
+			return fmt.Sprintf("%s://%s?heartbeat=2s&queues=%s", scheme, addr, c.numbered())
+		}}
+	}
+}
