@@ -94,7 +94,10 @@ func badNetwork(t *testing.T, seed uint64) {
 	ebb := g.flow(1, 100*time.Millisecond)
 	var members []*testMember
 	for i := range 3 {
-		members = append(members, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) { c.Rejoin, c.Orphan = true, 0 }))
+		members = append(members, g.join(fmt.Sprint("c", i+1), func(c *rota.Config) {
+			c.Rejoin, c.Orphan = true, 0
+			c.Quarantine = -1 // one that is cut off looks like one that was killed
+		}))
 	}
 	faults := map[Fault]float64{LostRequest: 0.1, LostAnswer: 0.1, Repeated: 0.1, LateWrite: 1, BrokenWatch: 0.1, DroppedBatch: 0.1}
 	for _, m := range members {

@@ -124,17 +124,20 @@ func (c *crew) start(label string, apart bool, flags ...string) *member {
 	source := c.host.broker.source(c, doors["broker"])
 	if c.library {
 		k := task{Source: source, Sink: sink, Names: []string{m.name()}, Work: 30 * time.Millisecond, Lease: lease, Heartbeat: heartbeat, Meter: c.meter, Poison: c.poison}
+		if c.poison == "" {
+			k.Quarantine = -1 // who dies is killed by the test
+		}
 		if c.finds {
 			k.Broken = m.broken()
 		}
 		if c.brisk {
-			k.Work, k.Quiet, k.Lease, k.Heartbeat, k.Quarantine = 0, true, 5*lease, 3*heartbeat, -1 // a campaign kills many
+			k.Work, k.Quiet, k.Lease, k.Heartbeat = 0, true, 5*lease, 3*heartbeat
 		}
 		m.be(k)
 		return m
 	}
 	argv = append(argv, c.rota, "run", "--group", c.group, "--name", m.name(), "--new-group", "--start-gate", m.gate, "--store", c.host.storeURL(c.T, doors), "--source", source,
-		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--quiet-time", settle.String())
+		"--handle", "http://"+sink+"/", "--events", "-", "--trace", "--lease", lease.String(), "--heartbeat", heartbeat.String(), "--quiet-time", settle.String(), "--quarantine", "0")
 	m.run(append(argv, append(slices.Clone(c.tune), flags...)...), "ROTA_DEFECT="+c.defect)
 	return m
 }
