@@ -104,6 +104,9 @@ func newSession(ctx context.Context, m *Member) *session {
 		Hash:       uint32(s.id) ^ uint32(s.id>>32),
 		Self:       self(&m.cfg),
 	}
+	if was := m.cur.Load(); was != nil {
+		cfg.Self.Was = was.id
+	}
 	if m.cfg.Mode == Eager {
 		cfg.Mode = record.Eager
 	}

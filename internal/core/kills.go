@@ -12,7 +12,7 @@ import (
 // A message that kills the process that handles it goes from member to member with its partition,
 // and takes the other partitions of each with it. So the plan counts, per partition, how
 // many owners died in a row while it was theirs. One that ran well for a minute since is
-// absolved. Those with two deaths or more are accused and are placed apart from each
+// absolved, and so is one whose last owner turns out to have lived. Those with two deaths or more are accused and are placed apart from each
 // other, so that each further death halves their number; the one that is left over is
 // quarantined.
 
@@ -91,6 +91,14 @@ func (d *draft) absolve() {
 	l.trials = nil
 	var innocent []record.ID
 	for _, k := range d.next.Kills {
+		// survivor-absolves: A partition is not accused of the death of a process that is
+		// back under another session.
+		// Without it: C1, C2 and C3 have q in turn, and each is cut off with it. All three
+		// are alive and come back, and q is granted to nobody.
+		if n.survived(k.Last) && !rule.SurvivorAbsolves.Off() {
+			innocent = append(innocent, k.ID)
+			continue
+		}
 		r := &d.rows[k.ID]
 		if r.State != record.Owned || n.waiting(k.ID, r) {
 			continue
@@ -113,6 +121,11 @@ func (d *draft) absolve() {
 		d.next.Kills = slices.DeleteFunc(slices.Clone(d.next.Kills), func(k record.Kill) bool { return has(innocent, k.ID) })
 		d.blamed, d.changed = true, true
 	}
+}
+
+// survived tells whether the process of a session that was declared dead is alive.
+func (n *Node) survived(s record.Session) bool {
+	return slices.ContainsFunc(n.peers, func(p peer) bool { return p.rec != nil && p.rec.Was == s })
 }
 
 // quarantined tells whether partition id runs nowhere until an operator releases it.

@@ -83,7 +83,7 @@ func (d *draw) member() *record.Member {
 		return [...]time.Duration{1, 100 * time.Millisecond, 2 * time.Second, 5 * time.Second, 24 * time.Hour}[d.byte()%5]
 	}
 	m := &record.Member{Session: 1 + d.session()%3, State: record.MemberState(d.byte() % 5), Lease: period(), Beat: period(), Seq: d.number(),
-		AckInc: d.short(), AckGen: d.number(), Bug: d.number(), Proof: d.flag(), Returning: d.flag(), Name: fmt.Sprint("c", 1+d.byte()&1),
+		AckInc: d.short(), AckGen: d.number(), Bug: d.number(), Proof: d.flag(), Returning: d.flag(), Was: d.session() % 3, Name: fmt.Sprint("c", 1+d.byte()&1),
 		Sent: int64(d.number()), Host: record.Host{PID: d.short(), Start: d.number(), Namespace: d.number()}}
 	for i := range record.ID(d.byte() & 3) {
 		switch d.byte() & 3 {

@@ -443,6 +443,7 @@ func (e *encoder) member(m *record.Member) {
 	e.gen(m.Bug)
 	e.flag(m.Proof)
 	e.flag(m.Returning)
+	e.session(m.Was)
 	e.str(m.Name)
 	e.num(uint64(limit(m)))
 	e.num(labelled(m))

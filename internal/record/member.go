@@ -30,6 +30,7 @@ func (x *Member) Append(dst []byte) []byte {
 	w.uvarint(x.Bug)
 	w.bool(x.Proof)
 	w.bool(x.Returning)
+	w.uvarint(uint64(x.Was))
 	w.bool(x.Continues)
 	w.load(x.Load)
 	w.uvarint(x.Handled)
@@ -84,6 +85,7 @@ func DecodeMember(b []byte) (*Member, error) {
 		Bug:       r.uvarint("bug"),
 		Proof:     r.bool("proof"),
 		Returning: r.bool("returning"),
+		Was:       Session(r.uvarint("was")),
 		Continues: r.bool("continues"),
 		Load:      r.load(),
 		Handled:   r.uvarint("handled"),

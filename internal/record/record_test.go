@@ -309,7 +309,7 @@ func (r random) member() *Member {
 		GaveUp: byID(r, 1<<24, func(id ID) GaveUp {
 			return GaveUp{id, MakeToken(r.Uint32(), r.Uint32()), "it\nfailed: " + r.word(500)}
 		}),
-		Bug: r.number(), Proof: r.flag(), Returning: r.flag(),
+		Bug: r.number(), Proof: r.flag(), Returning: r.flag(), Was: r.session(),
 		Load:    byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
 		Handled: r.number(), Busy: uint32(r.number() % 1001),
 		Name:   r.word(128),

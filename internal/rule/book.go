@@ -88,6 +88,7 @@ const (
 	Quarantine
 	AccusedApart
 	RunningWellAbsolves
+	SurvivorAbsolves
 	RemovedWhenEmpty
 	ChosenStillCounts
 	ChoiceOutlivesTheLeader
@@ -622,6 +623,12 @@ var Book = [...]Entry{
 		Says:    "A partition that has run well for a minute is accused no more.",
 		Without: "deaths of months added up",
 		Serves:  Order, Layer: Core, By: told, Old: "R53",
+	},
+	SurvivorAbsolves: {
+		Name:    "survivor-absolves",
+		Says:    "A partition is not accused of the death of a process that is back under another session.",
+		Without: "cut-off members counted as killed",
+		Serves:  Order, Layer: Core, By: told, Old: "R63",
 	},
 	RemovedWhenEmpty: {
 		Name:    "removed-when-empty",

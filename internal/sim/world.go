@@ -101,12 +101,13 @@ type host struct {
 	removed  bool // a Scaler ends it
 	asleep   bool // paused with the whole machine
 	pausedAt int64
-	woke     int64  // when it was last heard of again, after a pause or a cut
-	troubled bool   // a play has done something to it
-	begun    bool   // it has had a session: the next is not its first
-	server   string // identity of the store's server, as last told
-	silent   bool   // the source does not tell it its partitions
-	short    bool   // or not all of them
+	woke     int64          // when it was last heard of again, after a pause or a cut
+	troubled bool           // a play has done something to it
+	was      record.Session // its session before, if the process lived on
+	begun    bool           // it has had a session: the next is not its first
+	server   string         // identity of the store's server, as last told
+	silent   bool           // the source does not tell it its partitions
+	short    bool           // or not all of them
 	gauge    speed.Gauge
 }
 
@@ -218,6 +219,14 @@ func (w *World) join(h *host) {
 	if w.opt.Tune != nil {
 		w.opt.Tune(h.index, &h.cfg)
 	}
+	if h.was != 0 {
+		self := record.Member{}
+		if h.cfg.Self != nil {
+			self = *h.cfg.Self
+		}
+		self.Was, h.was = h.was, 0
+		h.cfg.Self = &self
+	}
 	for _, o := range w.hosts {
 		if o != h && o.up && o.cfg.Name == h.cfg.Name {
 			w.twins = true
@@ -287,7 +296,7 @@ func (w *World) kill(h *host) {
 	if !h.up {
 		return
 	}
-	h.up = false
+	h.up, h.was = false, 0
 	h.epoch++
 	h.runs, h.held = h.runs[:0], h.held[:0]
 	w.judge(check.Event{Kind: check.Gone, Who: h.who})
@@ -382,7 +391,7 @@ func (w *World) act(h *host, a *core.Action) {
 			w.restartLater(h)
 		}
 		if w.opt.rejoin && a.Cause != core.ByLeave {
-			h.restart = true
+			h.restart, h.was = true, h.cfg.Session
 			w.push(w.now+int64(h.cfg.Retry), item{kind: evRestart, host: h, epoch: h.epoch})
 		}
 	case core.DoNote:
