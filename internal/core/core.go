@@ -112,6 +112,7 @@ type Node struct {
 	lapsed  bool // the lease ran out (or nearly): all runs cancelled, unless worksOn
 	worksOn bool // the runs go on without a lease: Config.Continue, and the store does not answer
 	recheck bool // the lease is back: read the plan before starting
+	back    Time // when the lease was back; longAgo if it never ran out
 	abortAt Time // back-off: no abort before this instant
 
 	// The plan as last seen, and as last applied.
@@ -156,6 +157,7 @@ func New(cfg *Config) *Node {
 		wake:    Never,
 		leaving: Never,
 		vacant:  Never,
+		back:    longAgo,
 		lead:    newLead(),
 		era:     cfg.Era,
 		poll:    Never, listPoll: Never,

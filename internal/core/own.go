@@ -284,7 +284,7 @@ func (n *Node) keepLease() {
 		n.abort()
 	}
 	if n.lapsed && !n.reached(lease.Add(-n.cfg.Margin)) && (len(n.runs) == 0 || n.worksOn) && n.cause == NotEnded {
-		n.lapsed, n.worksOn = false, false
+		n.lapsed, n.worksOn, n.back = false, false, n.now
 		// resume-reads-first: A member whose lease is back reads the plan before it starts
 		// anything.
 		// Without it: C2 has no lease for a while, and q is revoked meanwhile. Its lease is

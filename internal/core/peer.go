@@ -319,7 +319,15 @@ func (n *Node) expired(p *peer) bool {
 	if rule.DeadAfterTheLease.Off() {
 		w = lease / 2
 	}
-	return n.reached(p.at.Add(w))
+	since := p.at
+	// deafness-is-not-silence: A member whose lease ran out counts the silence of others
+	// anew from when its lease is back.
+	// Without it: The store is away for longer than the leases. C1 is the first that
+	// reaches it again, and declares C2 and C3 dead, which come a moment later.
+	if !rule.DeafnessIsNotSilence.Off() {
+		since = max(since, n.back)
+	}
+	return n.reached(since.Add(w))
 }
 
 // peerAbsent notes that a linearizable read did not find the record. Absence frees

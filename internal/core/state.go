@@ -110,6 +110,13 @@ func (n *Node) encodeOwn(e *encoder) {
 		e.flag(f)
 	}
 	e.until(n.abortAt)
+	var longest time.Duration
+	for i := range n.peers {
+		if p := &n.peers[i]; p.rec != nil {
+			longest = max(longest, wait(p.rec.Lease))
+		}
+	}
+	e.since(n.back, longest)
 	e.str(n.server)
 }
 

@@ -89,6 +89,7 @@ const (
 	AccusedApart
 	RunningWellAbsolves
 	SurvivorAbsolves
+	DeafnessIsNotSilence
 	RemovedWhenEmpty
 	ChosenStillCounts
 	ChoiceOutlivesTheLeader
@@ -629,6 +630,12 @@ var Book = [...]Entry{
 		Says:    "A partition is not accused of the death of a process that is back under another session.",
 		Without: "cut-off members counted as killed",
 		Serves:  Order, Layer: Core, By: told, Old: "R63",
+	},
+	DeafnessIsNotSilence: {
+		Name:    "deafness-is-not-silence",
+		Says:    "A member whose lease ran out counts the silence of others anew from when its lease is back.",
+		Without: "first one back declares all others dead",
+		Serves:  Comfort, Layer: Core, By: told, Old: "R64",
 	},
 	RemovedWhenEmpty: {
 		Name:    "removed-when-empty",
