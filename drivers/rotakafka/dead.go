@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/setback"
 )
 
 // Dead letters are records of a compacted topic: the key is the letter's ID, and a record
@@ -363,7 +364,7 @@ func (s *source) eachRecord(ctx context.Context, name string, show func(*kgo.Rec
 // letterBounds is bounds for a topic that was perhaps made a moment ago, and has no leader
 // yet.
 func (s *source) letterBounds(ctx context.Context, of map[string][]int32, which int64) (out map[string]int64, err error) {
-	for end := time.Now().Add(awayTime); ; {
+	for end := time.Now().Add(setback.Away); ; {
 		out, err = s.bounds(ctx, of, which)
 		if !moved(err) || time.Now().After(end) {
 			return out, err

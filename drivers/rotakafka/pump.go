@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/setback"
 )
 
 // A pump delivers the messages of one partition and commits its offsets.
@@ -154,7 +155,7 @@ func (p *pump) recover(ctx context.Context, err error) error {
 	if p.trouble.IsZero() {
 		p.trouble, p.pause = time.Now(), 5*time.Millisecond
 	}
-	if refused(err) || errors.Is(err, errUnreadable) || time.Since(p.trouble) > awayTime {
+	if refused(err) || errors.Is(err, errUnreadable) || time.Since(p.trouble) > setback.Away {
 		return err
 	}
 	if err := p.rest(ctx); err != nil {
@@ -167,7 +168,7 @@ func (p *pump) recover(ctx context.Context, err error) error {
 	}
 	t, err := p.s.locate(ctx, p.topic, p.number, time.Now())
 	switch {
-	case err != nil && (hopeless(err) || time.Since(p.trouble) > awayTime):
+	case err != nil && (hopeless(err) || time.Since(p.trouble) > setback.Away):
 		return err
 	case err != nil:
 		return nil // the cursor still has its error: next time

@@ -77,54 +77,30 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	return err
 }
 
-// awayTime is how long Consume retries by itself, while brokers are unreachable or do not
-// work, before it returns the error to rota.
-const awayTime = 5 * time.Second
-
 // Consume attaches to the partition and delivers its messages. When it fails it attaches
 // again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	failing, err := s.setbacks.Wait(ctx, own.Partition(), own.Stop())
-	if err != nil {
-		return err
-	}
-	wait, since := 20*time.Millisecond, time.Now()
-	if failing {
-		wait = time.Second
-	}
-	for {
-		select {
-		case <-own.Stop():
-			return nil
-		default:
-		}
-		worked, err := s.consume(ctx, own, deliver)
-		if worked {
-			s.setbacks.Clear(own.Partition())
-			failing, wait, since = false, 20*time.Millisecond, time.Now()
-		}
-		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
-			s.marks.remove(own)
-			return err
-		}
-		if hopeless(err) || failing || time.Since(since) > awayTime {
-			s.setbacks.Add(own.Partition())
-			return err
+	err := s.setbacks.Try(ctx, own.Partition(), own.Stop(), func() (bool, error) { return s.consume(ctx, own, deliver) }, func(err error, failing bool) setback.Verdict {
+		switch {
+		case s.over(err):
+			return setback.Over
+		case hopeless(err) || failing:
+			return setback.GiveUp
 		}
 		if shutOut(err) {
 			own.Tell("shut-out", fmt.Sprintf("somebody else has initialized the transactional id of %s: a second group of this name may consume it, one that meets in another store", own.Partition()))
 		}
 		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-own.Stop():
-			return nil // the last attempt has ended: there is nothing to finish
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
-		}
+		return setback.Again
+	})
+	if err == nil || ctx.Err() != nil || s.over(err) {
+		s.marks.remove(own)
 	}
+	return err
 }
+
+// over tells whether no further attempt to consume could help after an error.
+func (s *source) over(err error) bool { return errors.Is(err, rota.ErrLost) || s.bad != nil }
 
 // hopeless tells whether attaching again at once would not help after an error: rota
 // reports it and backs off.
@@ -153,7 +129,7 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	begun := time.Now()
 	err = p.run(ctx, deliver)
 	s.marks.put(own, p.mark())
-	return p.proven || time.Since(begun) > awayTime, err
+	return p.proven || time.Since(begun) > setback.Away, err
 }
 
 // attach shuts the former owner out, and finds where to go on. The order matters: an

@@ -114,47 +114,27 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	return nil
 }
 
-// awayTime is how long Consume retries by itself, while the broker is unreachable or refuses
-// to work, before it returns the error to rota.
-const awayTime = 5 * time.Second
-
 // Consume attaches to the queue and delivers its messages. When the connection or the queue
 // is lost it attaches again, with back-off.
 func (s *source) Consume(ctx context.Context, own rota.Ownership, deliver rota.Deliver) error {
-	failing, err := s.setbacks.Wait(ctx, own.Partition(), own.Stop())
-	if err != nil {
-		return err
-	}
-	pause, since := 20*time.Millisecond, time.Now()
-	for {
-		select {
-		case <-own.Stop():
-			return nil
-		default:
-		}
-		worked, err := s.consume(ctx, own, deliver)
-		if worked {
-			s.setbacks.Clear(own.Partition())
-			failing, pause, since = false, 20*time.Millisecond, time.Now()
-		}
-		if err == nil || ctx.Err() != nil || errors.Is(err, rota.ErrLost) || s.bad != nil {
-			return err
-		}
-		if errors.Is(err, rota.ErrPermanent) || failing || refused(err) || time.Since(since) > awayTime {
-			s.setbacks.Add(own.Partition())
-			return fmt.Errorf("rotarabbit: %w", err)
+	err := s.setbacks.Try(ctx, own.Partition(), own.Stop(), func() (bool, error) { return s.consume(ctx, own, deliver) }, func(err error, failing bool) setback.Verdict {
+		switch {
+		case s.over(err):
+			return setback.Over
+		case errors.Is(err, rota.ErrPermanent) || failing || refused(err):
+			return setback.GiveUp
 		}
 		s.set.Log.Debug("attach again", "partition", own.Partition(), "token", own.Token(), "err", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-own.Stop():
-			return nil // the last attempt has ended: there is nothing to finish
-		case <-time.After(pause):
-			pause = min(2*pause, time.Second)
-		}
+		return setback.Again
+	})
+	if err != nil && ctx.Err() == nil && !s.over(err) {
+		err = fmt.Errorf("rotarabbit: %w", err)
 	}
+	return err
 }
+
+// over tells whether no further attempt to consume could help after an error.
+func (s *source) over(err error) bool { return errors.Is(err, rota.ErrLost) || s.bad != nil }
 
 // consume attaches once and delivers until it fails or stops. worked tells whether it was of
 // use: messages were settled, or it was attached for a while.
@@ -166,7 +146,7 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	own.Started()
 	begun := time.Now()
 	err = p.run(ctx, deliver)
-	return p.settled || time.Since(begun) > awayTime, err
+	return p.settled || time.Since(begun) > setback.Away, err
 }
 
 // The pause between two attempts to get into a queue that somebody else consumes, which
