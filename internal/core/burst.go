@@ -215,7 +215,8 @@ func (n *Node) quietProved() bool {
 // storeAnswered takes the answer to the read that quietProved has sent. A slow one
 // begins the quiet time anew, and makes it several times as long: members of a burst make
 // several requests one after the other before their record is written, and with a thousand
-// of them pauses of four times an answer were seen.
+// of them pauses of four times an answer were seen. But not longer than five quiet times: then
+// the store is asked again.
 func (n *Node) storeAnswered() {
 	s := &n.lead.burst
 	if s.asked == Never {
@@ -223,7 +224,7 @@ func (n *Node) storeAnswered() {
 	}
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
-		n.newsFor(max(n.cfg.Quiet, 4*took))
+		n.newsFor(min(max(n.cfg.Quiet, 4*took), 5*n.cfg.Quiet))
 	}
 	s.asked = Never
 }

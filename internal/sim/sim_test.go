@@ -14,7 +14,7 @@ import (
 func TestSchedules(t *testing.T) {
 	n := 20_000
 	if testing.Short() {
-		n = 2_000
+		n = 6_000
 	}
 	b := Batch{Options: Options{Members: 4, Partitions: 6}, Schedules: n, Seed: 1}
 	r := b.Play(context.Background())

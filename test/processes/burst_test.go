@@ -41,6 +41,12 @@ func TestS0_11_ByProcesses(t *testing.T) {
 	}
 	everywhere(t, func(t *testing.T, h *host) {
 		c := newCrew(t, h, 1024)
+		if v := os.Getenv("ROTA_BURST_QUIET"); v != "" {
+			var err error
+			if c.prompt, err = time.ParseDuration(v); err != nil {
+				t.Fatal(err)
+			}
+		}
 		var flow *mill
 		if c.fed = h.broker.stream == nil; c.fed {
 			c.parts = 128

@@ -50,6 +50,7 @@ type crew struct {
 	created int           // partitions at the broker
 	library bool          // members are programs of our own, not rota run
 	fed     bool          // members of startMany consume from the broker
+	prompt  time.Duration // their quiet time, if it is another one
 	brisk   bool          // such members do nothing but their effect, tell of no message, and have a long lease
 	meter   string        // of such members: what is wrong with their meter
 	poison  string        // and the partition whose messages kill them
@@ -148,7 +149,7 @@ func (c *crew) startMany(label string, n int) *member {
 	c.Helper()
 	m := c.enlist(label)
 	c.note(func() { c.crowded = true })
-	k := task{Partitions: c.parts, Quiet: true}
+	k := task{Partitions: c.parts, Quiet: true, Settle: c.prompt}
 	if c.fed {
 		c.ready()
 		k.Source, k.Sink = c.sourceURL(), c.sink.addr
@@ -176,7 +177,7 @@ func (c *crew) enlist(label string) *member {
 // be runs this program as members that use the library.
 func (m *member) be(k task) {
 	m.c.Helper()
-	k.Group, k.Store, k.Gate, k.Settle = m.c.group, cmp.Or(k.Store, m.c.storeURL()), m.gate, settle
+	k.Group, k.Store, k.Gate, k.Settle = m.c.group, cmp.Or(k.Store, m.c.storeURL()), m.gate, cmp.Or(k.Settle, settle)
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
