@@ -184,7 +184,8 @@ func (c *client) nothing(key string) {
 	c.t.Helper()
 	ctx, cancel := c.t.timeout()
 	defer cancel()
-	if e, err := c.Get(ctx, key); !errors.Is(err, rota.ErrNotFound) {
+	e, err := c.read(ctx, key, func(_ rota.Entry, err error) bool { return errors.Is(err, rota.ErrNotFound) })
+	if !errors.Is(err, rota.ErrNotFound) {
 		c.t.Errorf("Get(%s) found %.20q, error %v; want ErrNotFound", key, e.Value, err)
 	}
 }
@@ -192,10 +193,28 @@ func (c *client) nothing(key string) {
 // has expects the cell to have this value and revision.
 func (c *client) has(key, value string, rev rota.Rev) {
 	c.t.Helper()
-	if e := c.get(key); string(e.Value) != value || e.Rev != rev {
+	ctx, cancel := c.t.timeout()
+	defer cancel()
+	is := func(e rota.Entry, err error) bool { return err == nil && string(e.Value) == value && e.Rev == rev }
+	if e, err := c.read(ctx, key, is); err != nil {
+		c.t.Fatalf("Get(%s): %v", key, err)
+	} else if !is(e, err) {
 		c.t.Errorf("%s holds %s at %d, want %s at %d", key, brief(string(e.Value)), e.Rev, brief(value), rev)
 	}
 }
+
+// read gets a cell: with StaleReads again and again, for a while, until it is as it should be.
+func (c *client) read(ctx context.Context, key string, is func(rota.Entry, error) bool) (e rota.Entry, err error) {
+	for end := time.Now().Add(staleTime); ; time.Sleep(time.Millisecond) {
+		e, err = c.Get(ctx, key)
+		if is(e, err) || !c.t.staleReads || time.Now().After(end) {
+			return e, err
+		}
+	}
+}
+
+// staleTime is how long reads may be stale, see StaleReads.
+const staleTime = 2 * time.Second
 
 func brief(s string) string {
 	if len(s) <= 40 {

@@ -45,9 +45,11 @@ func CutOffLeader(t *testing.T, open func(t *testing.T) rota.Store, leader func(
 	}
 }
 
-// StaleReads is for a store whose page says that a leader which was replaced answers reads until it
-// notices. CutOffLeader then lets a read find any version that there was before it returned. Writes
-// are judged as ever: no acknowledged one is lost, and no two replace one version.
+// StaleReads is for a store whose page says that reads may be late: a leader which was replaced
+// answers them until it notices, or applies a write after a follower has confirmed it. Histories then
+// let a read find any version that there was before it returned, and elsewhere a read has a while to
+// show the newest. Writes are judged as ever: no acknowledged one is lost, and no two replace one
+// version.
 func StaleReads() StoreOption { return storeOption(func(t *storeTest) { t.staleReads = true }) }
 
 // FalseRefusals is for a store whose page says that such a leader also refuses writes that the other

@@ -182,18 +182,18 @@ func (c *conn) suspect() (stop func()) {
 	if len(c.link.set.Servers) < 2 {
 		return func() {}
 	}
-	asked := time.Now()
+	answer, asked := c.link.set.answer, time.Now()
 	quit := make(chan struct{})
-	timer := time.AfterFunc(answerTime, func() {
+	timer := time.AfterFunc(answer, func() {
 		for {
 			if c.wire.heard().Before(asked) {
-				c.end(fmt.Errorf("no answer within %v", answerTime))
+				c.end(fmt.Errorf("no answer within %v", answer))
 				c.wire.Close()
 				return
 			}
 			asked = time.Now()
 			select {
-			case <-time.After(answerTime):
+			case <-time.After(answer):
 			case <-quit:
 				return
 			case <-c.ended:

@@ -49,7 +49,7 @@ const (
 	slowTime    = 2 * time.Second // after which the next server is dialled, too
 	againTime   = 200 * time.Millisecond
 	sessionTime = 6 * time.Second  // what we ask for; no rule depends on it, since no node is ephemeral
-	answerTime  = time.Second      // silence after which another server is tried
+	answerTime  = time.Second      // silence after which another server is tried, unless the URL says otherwise
 	callTime    = 10 * time.Second // the timeout of calls whose ctx has no deadline
 	pauseFirst  = 10 * time.Millisecond
 	pauseLast   = time.Second

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/internal/address"
 )
@@ -12,25 +13,35 @@ import (
 // settings are the settings of a URL and of options.
 type settings struct {
 	address.Common
-	chroot string  // the node below which everything is kept, such as /rota
-	rights []right // of new nodes; none: see docs/stores/zookeeper.md
+	chroot string        // the node below which everything is kept, such as /rota
+	rights []right       // of new nodes; none: see docs/stores/zookeeper.md
+	answer time.Duration // silence after which another server is tried
 }
 
 // parameters are the parameters of a URL's query.
 var parameters = address.Shared(func(s *settings) *address.Common { return &s.Common }, address.Parameters[settings]{
 	"acl": func(s *settings, v string) (err error) { s.rights, err = parseRights(v); return err },
+	"answer": func(s *settings, v string) (err error) {
+		s.answer, err = time.ParseDuration(v)
+		if err != nil || s.answer < leastAnswer || s.answer > mostAnswer {
+			return fmt.Errorf("want a duration from %v to %v", leastAnswer, mostAnswer)
+		}
+		return nil
+	},
 })
 
 const (
 	defaultPort   = "2181"
 	defaultChroot = "/rota"
 	longestChroot = 128
+	leastAnswer   = 100 * time.Millisecond
+	mostAnswer    = time.Minute
 )
 
 // parse reads scheme://user:password@host:port,host:port/chroot?parameter=value. Its
 // errors do not repeat the URL, since a password may be anywhere in it.
 func parse(url string) (*settings, error) {
-	s := &settings{Common: address.Common{Log: address.Silent}, chroot: defaultChroot}
+	s := &settings{Common: address.Common{Log: address.Silent}, chroot: defaultChroot, answer: answerTime}
 	url, query, _ := strings.Cut(url, "?")
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok || scheme != "zk" && scheme != "zks" {
