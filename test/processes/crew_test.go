@@ -28,10 +28,11 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Leases are as short as the machine is sure to keep, for time is real.
+// Leases are as short as the machine is sure to keep, for time is real. Stores on a shared disk
+// were seen to answer nobody for two seconds.
 const (
-	lease     = 2 * time.Second
-	heartbeat = 600 * time.Millisecond
+	lease     = 3 * time.Second
+	heartbeat = 900 * time.Millisecond
 	settle    = 500 * time.Millisecond // on two busy cores, a tenth of a second between two arrivals of one burst is nothing unusual
 	patience  = 60 * time.Second       // how long to wait for what must come
 )
