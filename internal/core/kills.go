@@ -125,7 +125,7 @@ func (d *draft) absolve() {
 
 // survived tells whether the process of a session that was declared dead is alive.
 func (n *Node) survived(s record.Session) bool {
-	return slices.ContainsFunc(n.peers, func(p peer) bool { return p.rec != nil && p.rec.Was == s })
+	return s != 0 && slices.ContainsFunc(n.peers, func(p peer) bool { return p.rec != nil && p.rec.Was == s })
 }
 
 // quarantined tells whether partition id runs nowhere until an operator releases it.
