@@ -27,20 +27,63 @@ const maxValue = 1 << 20
 // open returns the properties of the bucket, cached after the first call. Unless AsItIs
 // is set, it creates a bucket that does not exist and mends a weak one.
 func (s *store) open(ctx context.Context) (*bucket, error) {
-	s.mu.Lock()
-	b := s.bucket
-	s.mu.Unlock()
+	b, done := s.opens(ctx)
 	if b != nil {
 		return b, ctx.Err()
 	}
+	defer done()
+	return s.readBucket(ctx)
+}
+
+// opens returns the bucket if it was read. If another call reads it, it waits for that
+// for a moment: a member that joins makes four calls at once. Otherwise the caller has to
+// read the bucket and then call done.
+func (s *store) opens(ctx context.Context) (b *bucket, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other := s.opening; s.bucket == nil && other != nil {
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-time.After(openTime):
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+	if s.bucket != nil {
+		return s.bucket, nil
+	}
+	if s.opening != nil {
+		return nil, func() {} // one that takes long: this one asks beside it
+	}
+	reading := make(chan struct{})
+	s.opening = reading
+	return nil, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opening = nil
+		close(reading)
+	}
+}
+
+// openTime is how long a call waits for another that reads the bucket.
+const openTime = 200 * time.Millisecond
+
+// readBucket asks the server for the bucket.
+func (s *store) readBucket(ctx context.Context) (*bucket, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	config := s.config()
 	if s.set.AsItIs {
 		config = nil
 	}
+	nc, on, err := s.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
 	var info streamInfo
-	err := s.find(ctx, s.stream(), config, &info)
+	err = s.find(ctx, s.stream(), config, &info)
 	if code(err) == codeNoStream && s.set.AsItIs {
 		return nil, fmt.Errorf("rotanats: there is no bucket %s at %v: %w", s.name, s.set, rota.ErrNotFound)
 	}
@@ -61,9 +104,10 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 			return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 		}
 	}
-	b = &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL, info.Created}
+	b := &bucket{info.Config.Replicas, info.Config.Storage == jetstream.MemoryStorage, info.Config.AllowMsgTTL, info.Created}
+	id := identity(&info, nc)
 	s.mu.Lock()
-	s.bucket = b
+	s.bucket, s.met = b, met{on, at, id}
 	other := !b.made.Equal(s.since)
 	s.since = b.made
 	s.mu.Unlock()

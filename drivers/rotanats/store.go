@@ -50,13 +50,15 @@ func Check(url string, opts ...Option) error {
 // store is a rota.Store: one bucket, on one link.
 type store struct {
 	*link
-	name   string // of the bucket
-	memory bool   // create the bucket in the server's memory
-	mu     sync.Mutex
-	bucket *bucket   // nil until it was read
-	since  time.Time // when the bucket was created that was read last
-	seal   []byte    // the key of the bucket's seals; nil if there is none
-	newest newest
+	name    string // of the bucket
+	memory  bool   // create the bucket in the server's memory
+	mu      sync.Mutex
+	bucket  *bucket       // nil until it was read
+	opening chan struct{} // closed when the call that reads it has ended; nil if none does
+	met     met
+	since   time.Time // when the bucket was created that was read last
+	seal    []byte    // the key of the bucket's seals; nil if there is none
+	newest  newest
 }
 
 func newStore(l *link, bucket string) *store { return &store{link: l, name: bucket} }
@@ -189,25 +191,44 @@ func (s *store) Identity(ctx context.Context) (string, error) {
 	if _, err := s.open(ctx); err != nil {
 		return "", err
 	}
+	nc, on, err := s.conn(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	first := s.met
+	s.met = met{}
+	s.mu.Unlock()
+	if first.on == on && time.Since(first.at) < time.Second {
+		return first.id, nil
+	}
 	var info streamInfo
 	if err := s.ask(ctx, "STREAM.INFO."+s.stream(), nil, &info); err != nil {
 		return "", fmt.Errorf("identity: %w", err)
 	}
 	s.observe(&info)
+	return identity(&info, nc), nil
+}
+
+// met is the identity that was read together with the bucket, for one who asks at once, in
+// the same epoch of the connection: a member that joins does.
+type met struct {
+	on *epoch
+	at time.Time
+	id string
+}
+
+func identity(info *streamInfo, nc *nats.Conn) string {
 	id := info.Created.UTC().Format(time.RFC3339Nano)
 	c := info.Cluster
 	switch {
 	case c == nil:
 	case c.LeaderSince != nil:
-		return fmt.Sprintf("%s %s since %s", id, c.Leader, c.LeaderSince.UTC().Format(time.RFC3339Nano)), nil
+		return fmt.Sprintf("%s %s since %s", id, c.Leader, c.LeaderSince.UTC().Format(time.RFC3339Nano))
 	case c.Name != "":
-		return id + " " + c.Leader, nil // on one server of a cluster, perhaps not the one we are connected to
+		return id + " " + c.Leader // on one server of a cluster, perhaps not the one we are connected to
 	}
-	nc, _, err := s.conn(ctx)
-	if err != nil {
-		return "", err
-	}
-	return id + " " + nc.ConnectedServerId(), nil
+	return id + " " + nc.ConnectedServerId()
 }
 
 // String names the server without secrets.

@@ -60,6 +60,7 @@ func (n *Node) draft() *record.Plan {
 	d.absolve()
 	d.keepSize()
 	if n.rosterKnown() {
+		n.roster = n.roster.Full() // only a leader needs all entries
 		if why, wanted := d.wanted(); !wanted {
 			l.burst.close()
 			if why := d.unbalanced(); why != 0 {
@@ -350,10 +351,10 @@ func (d *draft) stranded(id record.ID, late bool) bool {
 // can still be given other targets.
 func (d *draft) due() bool {
 	n := d.n
-	// A leader that is leaving is alone: there is nobody whose arrival it could wait for.
-	// It counts as a member until its record says so.
+	// A leader that is leaving and alone waits for nobody's arrival. It counts as a member
+	// until its record says so.
 	// last-leader-frees-leavers: see last.
-	if hurry := n.peer(n.cfg.Session).is(record.Leaving) && !n.last(); !hurry && !n.burstOver() {
+	if hurry := n.peer(n.cfg.Session).is(record.Leaving) && n.alone() && !n.last(); !hurry && !n.burstOver() {
 		return false
 	}
 	// eager-distance: An eager plan keeps a distance of one lease from the one before.
@@ -429,7 +430,6 @@ func (d *draft) members() []record.Session {
 func (d *draft) replan(why Why) {
 	n, next := d.n, &d.next
 	retarget := n.cfg.Mode == record.Eager && n.plan.Mode == record.Eager && d.revoking()
-	n.roster = n.roster.Full() // only a leader needs all entries
 	for len(d.rows) < n.roster.Len() {
 		d.rows = append(d.rows, record.Row{Rev: d.gen})
 	}

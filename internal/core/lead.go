@@ -151,8 +151,12 @@ func (n *Node) leading() bool {
 		l.taking, l.ready = false, true
 		n.checkBug()
 	}
-	// A leaver leads on only if nobody else can.
-	return l.ready && (n.own.state == record.Live || n.own.state == record.Leaving && n.alone())
+	// leaving-leader-leads-on: A leader that is leaving leads until what its plan moves has
+	// moved.
+	// Without it: C1 leads and leaves together with C2 and C3, the next in line. C4 knows
+	// nothing of that and waits for its turn. Then it reads everything, and only then are
+	// the partitions of the three planned for.
+	return l.ready && (n.own.state == record.Live || n.own.state == record.Leaving && (n.alone() || !rule.LeavingLeaderLeadsOn.Off()))
 }
 
 // asksOwners tells whether the record of some row's owner has not been read yet.

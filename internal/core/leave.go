@@ -28,7 +28,7 @@ func (n *Node) leave() {
 		}
 	}
 	rows := slices.ContainsFunc(n.mine, func(h record.OwnRow) bool { return h.State == record.Owned })
-	if len(n.runs) > 0 || rows && !n.selfStop {
+	if len(n.runs) > 0 || (rows || n.leadsOut()) && !n.selfStop {
 		return
 	}
 	switch {
@@ -41,6 +41,16 @@ func (n *Node) leave() {
 	case n.closed && n.own.state != record.Left:
 		n.own.state, n.own.dirty = record.Left, true
 	}
+}
+
+// leadsOut tells whether this node leads and has not yet made the plan without itself, or
+// what that plan moves has not moved yet.
+func (n *Node) leadsOut() bool {
+	// leaving-leader-leads-on: see leading.
+	if !n.Leads() || rule.LeavingLeaderLeadsOn.Off() {
+		return false
+	}
+	return n.peer(n.cfg.Session).planned || slices.ContainsFunc(n.plan.Rows, func(r record.Row) bool { return r.State == record.Revoking })
 }
 
 // alone tells whether this node leads and sees no other live member, so that nobody

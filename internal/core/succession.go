@@ -42,8 +42,8 @@ func (n *Node) succeed() {
 	n.readPlanSoon()
 }
 
-// vacated tells whether the plan has no leader, or one that is not live: it is
-// leaving, evicted, ended or without a record.
+// vacated tells whether the plan has no leader, or one that leads no more: it is
+// evicted, ended or without a record.
 func (n *Node) vacated() bool {
 	if n.plan.Leader == 0 {
 		return true
@@ -52,10 +52,8 @@ func (n *Node) vacated() bool {
 	if l == nil || l.rec == nil {
 		return l != nil && l.absent
 	}
-	// leaving-leader-is-succeeded: A leader that is leaving is succeeded at once.
-	// Without it: C1 leads and is told to leave. It plans no more, and nobody else does
-	// until it is gone: its partitions are idle meanwhile.
-	return !l.is(record.Live) && !(rule.LeavingLeaderIsSucceeded.Off() && l.is(record.Leaving))
+	// leaving-leader-leads-on: see leading.
+	return !l.is(record.Live) && (!l.is(record.Leaving) || rule.LeavingLeaderLeadsOn.Off())
 }
 
 // claimDelay is one Step for each member ahead of this one in line; those known to

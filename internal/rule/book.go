@@ -53,7 +53,7 @@ const (
 	BugDoesNotSpread
 	DeletedStaysDeleted
 	PausedRunsNowhere
-	LeavingLeaderIsSucceeded
+	LeavingLeaderLeadsOn
 	FailingLeaderEnds
 	StopInTime
 	RevokeIsFinal
@@ -415,10 +415,10 @@ var Book = [...]Entry{
 		Without: "pause ignored",
 		Serves:  Order, Layer: Core, By: told, Old: "R18",
 	},
-	LeavingLeaderIsSucceeded: {
-		Name:    "leaving-leader-is-succeeded",
-		Says:    "A leader that is leaving is succeeded at once.",
-		Without: "leadership of a leaver waited for",
+	LeavingLeaderLeadsOn: {
+		Name:    "leaving-leader-leads-on",
+		Says:    "A leader that is leaving leads until what its plan moves has moved.",
+		Without: "leaver does not lead",
 		Serves:  Speed, Layer: Core, By: told, Old: "R19",
 	},
 	FailingLeaderEnds: {

@@ -12,14 +12,16 @@ import (
 // store is a set of compare-and-set cells. It remembers every version, so that
 // it can lose the newest ones like a server restored from a backup.
 type store struct {
-	rev     core.Rev
-	plan    core.Entry
-	roster  core.Entry
-	orders  core.Entry
-	members []core.Entry // in order of creation
-	log     []version
-	stall   int64 // nothing is applied before
-	refuse  bool  // plans are not taken, and nobody says why
+	rev        core.Rev
+	plan       core.Entry
+	roster     core.Entry
+	orders     core.Entry
+	members    []core.Entry // in order of creation
+	log        []version
+	rosterRead form[*record.Roster]
+	planRead   form[*record.Plan]
+	stall      int64 // nothing is applied before
+	refuse     bool  // plans are not taken, and nobody says why
 }
 
 type version struct {
@@ -115,7 +117,7 @@ func (w *World) apply(it item) {
 	case core.Get:
 		ev.Outcome = core.NotFound
 		if c := w.store.cell(it.ev.Key); c != nil && c.Rev != 0 {
-			ev.Outcome, ev.Entries = core.OK, w.entry(*c)
+			ev.Outcome, ev.Entries = core.OK, w.entry(w.store.asRead(*c))
 		}
 	case core.List:
 		ev.Entries = slices.DeleteFunc(slices.Clone(w.store.members), func(e core.Entry) bool {
@@ -137,6 +139,39 @@ func (w *World) apply(it item) {
 	}
 	it.kind, it.ev = evAnswer, ev
 	w.push(at, it)
+}
+
+// asRead returns e as a member reads it: the shell leaves the entries of a roster and the
+// rows of a plan encoded until somebody needs them all.
+func (s *store) asRead(e core.Entry) core.Entry {
+	switch {
+	case e.Roster != nil && s.rosterRead.of != e.Roster:
+		s.rosterRead = form[*record.Roster]{e.Roster, reopened(e.Roster, record.OpenRoster)}
+	case e.Plan != nil && s.planRead.of != e.Plan:
+		s.planRead = form[*record.Plan]{e.Plan, reopened(e.Plan, record.OpenPlan)}
+	}
+	switch {
+	case e.Roster != nil:
+		e.Roster = s.rosterRead.as
+	case e.Plan != nil:
+		e.Plan = s.planRead.as
+	}
+	return e
+}
+
+// A form is a record, and what members read of it.
+type form[T record.Record] struct{ of, as T }
+
+// reopened encodes a record and opens it again. It was written, so it can be.
+func reopened[T record.Record](x T, open func([]byte) (T, error)) T {
+	b, err := record.Encode(x)
+	if err == nil {
+		x, err = open(b)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return x
 }
 
 func encodes(r *record.Roster) bool {
@@ -468,7 +503,7 @@ func (w *World) show(e core.Entry) {
 				w.tell.around(h, "watch late %v", time.Duration(by))
 			}
 		}
-		it := item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, Entries: w.entry(e)}}
+		it := item{kind: evSeen, host: h, epoch: h.epoch, ev: core.Event{Kind: core.Seen, Entries: w.entry(w.store.asRead(e))}}
 		w.push(at, it)
 		if w.chance(w.opt.noise.repeat) {
 			w.stats.Faults[Repeat]++

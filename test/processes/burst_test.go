@@ -97,7 +97,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 				c.cost(t, &f)
 				t.Logf("memory: %.2f MB resident per member, %.2f at the peak, processes without members not counted", f.Memory, f.Peak)
 			}
-			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join", burst.what, want, c.parts, took.Round(time.Millisecond), spread)
+			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join; version %d of the plan", burst.what, want, c.parts, took.Round(time.Millisecond), spread, c.shown.Gen)
 			f.report(t)
 		}
 		for _, m := range all[:6] {
