@@ -297,6 +297,10 @@ func (w *play) join(label string) {
 	}
 	for _, kv := range w.tune[label] {
 		k, v, _ := strings.Cut(kv, "=")
+		if k == "took" {
+			p.link.opens, _ = time.ParseDuration(v)
+			continue
+		}
 		setting(&cfg, k, v)
 	}
 	m, err := rota.New(cfg)

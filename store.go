@@ -113,6 +113,14 @@ type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }
 
+// An Opener is a Store whose first call takes longer than others, because it connects.
+// Open does what a first call would do before it asks; what goes wrong is the error of the
+// next call as well. A member opens its store before it joins and tells the others how long
+// that took: members that start together with it need as long, and the leader waits for them.
+type Opener interface {
+	Open(ctx context.Context) error
+}
+
 // A Warner is a Store or a Source that can report a problem although no call has
 // failed, such as messages that pretend to come from its server. Warnings returns the
 // problems noticed since the last call. Members call it with each heartbeat and make

@@ -326,33 +326,60 @@ func (s *session) identify() {
 	}
 }
 
-// meet asks a Fresher, before the core begins, whether the store is new. It answers
-// Status meanwhile.
+// meet opens the store and asks whether it is new, where it can tell, before the core
+// begins. It answers Status meanwhile. How long opening takes goes into the member's record;
+// longer than the leader would make of it nobody waits.
 // Only the first session of a Member believes that the store is new: if a store that
 // this process made is empty when a session comes back, it has lost a group, and
 // members that are cut off may still have their leases.
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
-	st, ok := s.m.cfg.Store.(Fresher)
-	if !ok || cfg.Fresh {
-		return
+	if st, ok := s.m.cfg.Store.(Opener); ok {
+		began := time.Now()
+		s.whileAsked(ctx, time.After(core.MostQuiet*s.m.timing.Quiet), func() { s.callStore(st.Open) })
+		cfg.Self.Took = time.Since(began)
 	}
-	fresh := make(chan bool, 1)
+	if st, ok := s.m.cfg.Store.(Fresher); ok && !cfg.Fresh {
+		is := false
+		if s.whileAsked(ctx, nil, func() { is = s.isNew(st) }) {
+			// rejoined-session-is-not-fresh: see newSession.
+			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
+		}
+	}
+}
+
+// whileAsked answers Status until f, which it starts, has returned, until it is enough, or
+// until ctx ends. It tells whether f has returned.
+func (s *session) whileAsked(ctx context.Context, enough <-chan time.Time, f func()) bool {
+	done := make(chan struct{})
 	s.goDo(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
-		defer cancel()
-		is, err := st.Fresh(ctx)
-		fresh <- is && err == nil // if in doubt it is not: that costs one lease of waiting
+		defer close(done)
+		f()
 	})
 	for {
 		select {
-		case is := <-fresh:
-			// rejoined-session-is-not-fresh: see newSession.
-			cfg.Fresh = is && (s.m.joins == 1 || rule.RejoinedSessionIsNotFresh.Off())
-			return
+		case <-done:
+			return true
+		case <-enough:
+			return false
 		case ask := <-s.m.asks:
 			ask(s)
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
+}
+
+func (s *session) isNew(st Fresher) (is bool) {
+	err := s.callStore(func(ctx context.Context) (err error) {
+		is, err = st.Fresh(ctx)
+		return err
+	})
+	return is && err == nil // if in doubt it is not: that costs one lease of waiting
+}
+
+// callStore calls the store, for as long as a call may take.
+func (s *session) callStore(call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.m.timing.CallTime())
+	defer cancel()
+	return call(ctx)
 }

@@ -152,6 +152,7 @@ type link struct {
 	outLost bool
 	inLost  bool
 	late    time.Duration // of watches
+	opens   time.Duration // how long it takes to open the store
 	watches []*watching
 	gone    chan struct{} // the process is dead
 }
@@ -313,6 +314,12 @@ func (l *link) heal() {
 
 func (l *link) Close() error      { return nil }
 func (l *link) Class() rota.Class { return l.d.class }
+
+// Open implements rota.Opener.
+func (l *link) Open(context.Context) error {
+	time.Sleep(l.opens)
+	return nil
+}
 
 // Identity implements rota.Identifier.
 func (l *link) Identity(ctx context.Context) (string, error) {

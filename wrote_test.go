@@ -75,6 +75,10 @@ func (w *play) sayPlan(was, p *record.Plan, roster *record.Roster) {
 	if was.ID == p.ID {
 		why += ", aimed anew"
 	}
+	if n := len(p.Members); n > 12 {
+		w.say("plan %d (%s) %d members, %d partitions", p.ID, why, n, len(p.Rows))
+		return
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %d (%s)", p.ID, why)
 	aims := func(mine func(*record.Row) bool) string {

@@ -438,6 +438,14 @@ func (f *FaultyStore) Identity(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
+// Open opens the store inside. The call has faults like any other.
+func (f *FaultyStore) Open(ctx context.Context) error {
+	if _, ok := f.inner.(rota.Opener); !ok {
+		return nil
+	}
+	return f.call(ctx, f.draw("open", ""), optional{f.inner}.Open)
+}
+
 // Fresh is the answer of the store inside. The call has faults like any other.
 func (f *FaultyStore) Fresh(ctx context.Context) (fresh bool, err error) {
 	err = f.call(ctx, f.draw("fresh", ""), func(ctx context.Context) error {

@@ -27,6 +27,13 @@ func (o optional) Identity(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+func (o optional) Open(ctx context.Context) error {
+	if op, ok := o.of.(rota.Opener); ok {
+		return op.Open(ctx)
+	}
+	return nil
+}
+
 func (o optional) Fresh(ctx context.Context) (bool, error) {
 	if f, ok := o.of.(rota.Fresher); ok {
 		return f.Fresh(ctx)

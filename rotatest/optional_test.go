@@ -19,7 +19,7 @@ import (
 
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
-	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
+	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Opener](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
 	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder](), reflect.TypeFor[rota.Meter]()},
 	"dead.go":   {reflect.TypeFor[rota.DeadLetters]()},
 }
@@ -103,6 +103,7 @@ type knowing struct {
 
 func (knowing) Class() rota.Class                        { return rota.ClassA }
 func (knowing) Identity(context.Context) (string, error) { return "me", nil }
+func (knowing) Open(context.Context) error               { return errKnowing }
 func (knowing) Fresh(context.Context) (bool, error)      { return true, nil }
 func (knowing) Warnings() []string                       { return []string{"beware"} }
 func (knowing) Bind(string) error                        { return errKnowing }
@@ -127,6 +128,9 @@ func TestWrappersKnowNothingThemselves(t *testing.T) {
 		class := w.(rota.Classifier).Class()
 		name, err := w.(rota.Identifier).Identity(background)
 		fresh, ferr := w.(rota.Fresher).Fresh(background)
+		if err := w.(rota.Opener).Open(background); err != nil {
+			t.Errorf("%T: Open: %v", w, err)
+		}
 		if class != rota.ClassUnknown || name != "" || fresh || err != nil || ferr != nil {
 			t.Errorf("%T: class %v, identity %q (%v), fresh %v (%v)", w, class, name, err, fresh, ferr)
 		}
@@ -145,6 +149,9 @@ func TestOptionsAreCutOffToo(t *testing.T) {
 		}
 		if fresh, err := f.Fresh(ctx); !lost(err) || fresh {
 			t.Errorf("Fresh: %v, %v", fresh, err)
+		}
+		if err := f.Open(ctx); !lost(err) {
+			t.Errorf("Open: %v", err)
 		}
 		f.Heal()
 		f.Chance(LostAnswer, 1)

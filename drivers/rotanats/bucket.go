@@ -35,6 +35,12 @@ func (s *store) open(ctx context.Context) (*bucket, error) {
 	return s.readBucket(ctx)
 }
 
+// Open connects and makes the bucket ready.
+func (s *store) Open(ctx context.Context) error {
+	_, err := s.open(ctx)
+	return err
+}
+
 // opens returns the bucket if it was read. If another call reads it, it waits for that
 // for a moment: a member that joins makes four calls at once. Otherwise the caller has to
 // read the bucket and then call done.

@@ -18,6 +18,7 @@ type burst struct {
 	at       Time // when they were noted
 	suspects []record.Session
 	why      Why // reasons for the next plan
+	came     int // members that have joined since the last plan, many at most
 
 	asked  Time // when the read at the end of the quiet time was sent; Never if none is in flight
 	proved bool // it was answered quickly: the silence is that of the members, not of the store
@@ -39,6 +40,36 @@ func (n *Node) newsFor(q time.Duration) {
 		until = n.now
 	}
 	s.quiet = max(s.quiet, until)
+}
+
+// MostQuiet is how many times as long a quiet time may become for the slowness of a store
+// or of those who join.
+const MostQuiet = 5
+
+// many is how many members come by themselves at most, one after the other: more come
+// together, and are followed by others.
+const many = 16
+
+// arrived counts a member that has come, and returns the quiet time that follows it.
+func (n *Node) arrived(p *peer) time.Duration {
+	s, q := &n.lead.burst, n.cfg.Quiet
+	s.came = min(s.came+1, many)
+	// more-follow-many: After many arrivals the quiet time is three times as long.
+	// Without it: Five hundred processes start on a busy machine. Fifty of them have joined,
+	// and for a fifth of a second none of the others gets the processor. The leader plans
+	// for fifty, and again for the rest.
+	if s.came == many && !rule.MoreFollowMany.Off() {
+		q = 3 * n.cfg.Quiet
+	}
+	// slow-to-join: After a member that took long to join, the quiet time is as long, up to
+	// five quiet times.
+	// Without it: Five hundred processes start on a busy machine. The first five of them
+	// have joined after a third of a second, and the others are not so far yet. The leader
+	// plans for five, and again for the rest.
+	if !rule.SlowToJoin.Off() {
+		q = max(q, min(p.rec.Took, MostQuiet*n.cfg.Quiet))
+	}
+	return q
 }
 
 // death notes the suspects when a member was declared dead: members that died with
@@ -128,7 +159,7 @@ func (n *Node) notice() {
 					}
 					continue
 				}
-				n.news()
+				n.newsFor(n.arrived(p))
 				n.lead.burst.why |= WhyJoined
 				if n.Leads() && n.namesake(p) {
 					n.do(Action{Do: DoNote, Note: NoteTwins, Who: p.session})
@@ -224,7 +255,7 @@ func (n *Node) storeAnswered() {
 	}
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
-		n.newsFor(min(max(n.cfg.Quiet, 4*took), 5*n.cfg.Quiet))
+		n.newsFor(min(max(n.cfg.Quiet, 4*took), MostQuiet*n.cfg.Quiet))
 	}
 	s.asked = Never
 }

@@ -231,6 +231,7 @@ func (n *Node) encodeLead(e *encoder) {
 		e.session(id)
 	}
 	e.num(uint64(s.why))
+	e.num(uint64(s.came))
 	e.num(uint64(l.tried))
 	for _, f := range [...]bool{l.taking, l.ready, l.gotRoster, l.gotOrders, l.gotList, l.rosterStale, l.listed, l.complete, l.asking, l.bugSeen} {
 		e.flag(f)
@@ -451,6 +452,7 @@ func (e *encoder) member(m *record.Member) {
 	e.flag(m.Proof)
 	e.flag(m.Returning)
 	e.session(m.Was)
+	e.num(uint64(m.Took))
 	e.str(m.Name)
 	e.num(uint64(limit(m)))
 	e.num(labelled(m))

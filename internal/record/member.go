@@ -31,6 +31,7 @@ func (x *Member) Append(dst []byte) []byte {
 	w.bool(x.Proof)
 	w.bool(x.Returning)
 	w.uvarint(uint64(x.Was))
+	w.uvarint(uint64(x.Took))
 	w.bool(x.Continues)
 	w.load(x.Load)
 	w.uvarint(x.Handled)
@@ -86,6 +87,7 @@ func DecodeMember(b []byte) (*Member, error) {
 		Proof:     r.bool("proof"),
 		Returning: r.bool("returning"),
 		Was:       Session(r.uvarint("was")),
+		Took:      time.Duration(r.uvarint("took")),
 		Continues: r.bool("continues"),
 		Load:      r.load(),
 		Handled:   r.uvarint("handled"),

@@ -243,11 +243,12 @@ type Member struct {
 	Proof    bool          // DEAD by a proof that its process is gone, not by silence
 	// Returning tells that the member means to come back soon.
 	Returning bool
-	Was       Session // the process had this session before, which others ended; 0: none
-	Continues bool    // it works on without a lease while the store does not answer
-	Load      []Load  // by ID: partitions of which more was handled, a part of them at a time
-	Handled   uint64  // messages handled since the session began
-	Busy      uint32  // share of the time that handlers with something to do worked, in thousandths
+	Was       Session       // the process had this session before, which others ended; 0: none
+	Took      time.Duration // how long it took to open the store, before it joined
+	Continues bool          // it works on without a lease while the store does not answer
+	Load      []Load        // by ID: partitions of which more was handled, a part of them at a time
+	Handled   uint64        // messages handled since the session began
+	Busy      uint32        // share of the time that handlers with something to do worked, in thousandths
 	Name      string
 	Host      Host
 	Labels    []Pair // by Key: pod, instance, version, capacity, limit, …

@@ -130,8 +130,8 @@ func (x *Roster) checkHead(names []string) error {
 	if n := len(names); n > MaxPartitions {
 		return fmt.Errorf("%d partitions, more than the %d a group may have, removed ones included", n, MaxPartitions)
 	}
-	// A table of indices, open for whoever comes: every member checks the roster when it
-	// joins, and sorting takes five times as long, a map ten times the memory.
+	// A hash table of indices. Every member checks the roster when it joins: sorting takes
+	// ten times as long, and a map ten times the memory.
 	table := make([]uint16, 1<<bits.Len(uint(2*len(names))))
 	mask := uint64(len(table) - 1)
 	for i, name := range names {

@@ -90,6 +90,8 @@ const (
 	RunningWellAbsolves
 	SurvivorAbsolves
 	DeafnessIsNotSilence
+	MoreFollowMany
+	SlowToJoin
 	RemovedWhenEmpty
 	ChosenStillCounts
 	ChoiceOutlivesTheLeader
@@ -636,6 +638,18 @@ var Book = [...]Entry{
 		Says:    "A member whose lease ran out counts the silence of others anew from when its lease is back.",
 		Without: "first one back declares all others dead",
 		Serves:  Comfort, Layer: Core, By: told, Old: "R64",
+	},
+	MoreFollowMany: {
+		Name:    "more-follow-many",
+		Says:    "After many arrivals the quiet time is three times as long.",
+		Without: "pause in a large burst taken for its end",
+		Serves:  I5, Layer: Core, By: told, Old: "R65",
+	},
+	SlowToJoin: {
+		Name:    "slow-to-join",
+		Says:    "After a member that took long to join, the quiet time is as long, up to five quiet times.",
+		Without: "few who were quicker taken for a whole burst",
+		Serves:  I5, Layer: Core, By: told, Old: "R66",
 	},
 	RemovedWhenEmpty: {
 		Name:    "removed-when-empty",

@@ -64,7 +64,7 @@ func (c Command) String() string { return strings.Join(append([]string{c.Verb}, 
 // Verbs are what a scenario can ask for.
 var Verbs = map[string]string{
 	"group":     "KEY=VALUE…: settings of the group, before anything else (partitions, strategy, mode, lease, heartbeat, stop-time, orphan, return, grace, fresh, class, rejoin, abort=returns, failures)",
-	"member":    "NAME KEY=VALUE…: settings of one member (lease, heartbeat, limit)",
+	"member":    "NAME KEY=VALUE…: settings of one member (lease, heartbeat, limit; took, how long it takes to open the store)",
 	"catches":   "RULE…: without which this scenario must fail",
 	"as-is":     "WHY: it stands at a documented limit, where one fault more breaks a promise: no directed schedules",
 	"join":      "NAME…: start processes; NAME/2 is a second one under the same name",

@@ -151,7 +151,7 @@ func (b *Base) note(w *World, h *host, it *item) {
 		b.starts = append(b.starts, startPoint{p.at, h.name, w.names[it.run.part]})
 	}
 	switch it.kind {
-	case evTick, evCore, evAnswer, evSeen, evListing, evMeasured, evScaled, evStarted, evStopped, evFailed, evRetry:
+	case evTick, evCore, evBegin, evAnswer, evSeen, evListing, evMeasured, evScaled, evStarted, evStopped, evFailed, evRetry:
 	case evApply:
 		p.what = callPoint
 		if it.ev.Verb == core.Put {

@@ -10,6 +10,7 @@ type evKind uint8
 const (
 	evTick     evKind = iota // the node's own timer
 	evCore                   // an event for the node
+	evBegin                  // a process that starts has opened the store
 	evApply                  // a store call reaches the store
 	evAnswer                 // its answer reaches the caller
 	evSeen                   // a watch shows something

@@ -47,6 +47,8 @@ func (w *World) happen(h *host, it *item) {
 		w.deliver(h, &core.Event{Kind: core.Tick})
 	case evCore:
 		w.deliver(h, &it.ev)
+	case evBegin:
+		w.begin(h)
 	case evApply:
 		w.apply(*it)
 	case evAnswer:

@@ -101,12 +101,17 @@ func (s *Stage) member(args []string) error {
 	}
 	name, tune := args[0], s.w.opt.Tune
 	var timing []string
-	var labels []record.Pair
+	var self record.Member
 	for _, a := range args[1:] {
-		k, v, _ := strings.Cut(a, "=")
-		if k == "limit" || k == "capacity" {
-			labels = append(labels, record.Pair{Key: k, Value: v})
-		} else {
+		switch k, v, _ := strings.Cut(a, "="); k {
+		case "limit", "capacity":
+			self.Labels = append(self.Labels, record.Pair{Key: k, Value: v})
+		case "took":
+			var err error
+			if self.Took, err = time.ParseDuration(v); err != nil {
+				return err
+			}
+		default:
 			timing = append(timing, a)
 		}
 	}
@@ -121,7 +126,7 @@ func (s *Stage) member(args []string) error {
 			k, v, _ := strings.Cut(a, "=")
 			setDuration(&c.Timing, k, v)
 		}
-		c.Self = &record.Member{Labels: labels}
+		c.Self = &self
 	}
 	return nil
 }

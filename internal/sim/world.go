@@ -241,6 +241,14 @@ func (w *World) join(h *host) {
 		w.say(h, "starts")
 	}
 	h.server = ""
+	if s := h.cfg.Self; s != nil && s.Took > 0 { // the shell opens the store first
+		w.push(w.now+int64(s.Took), item{kind: evBegin, host: h, epoch: h.epoch})
+		return
+	}
+	w.begin(h)
+}
+
+func (w *World) begin(h *host) {
 	w.deliver(h, &core.Event{Kind: core.Begin})
 	w.identify(h)
 }
