@@ -40,6 +40,27 @@ var storeCases = []storeCase{
 	{"a slow watcher holds nobody back", slowWatcher},
 	{"a watch ends with its loop and its ctx", watchEnds},
 	{"a store that lists its groups lists all", groupsAreListed},
+	{"a store that can be opened answers then", openedFirst},
+}
+
+// openedFirst is about an optional method, which a member calls before it joins.
+func openedFirst(t *storeTest) {
+	c := t.open()
+	opener, ok := c.Store.(rota.Opener)
+	if !ok {
+		return
+	}
+	ctx, cancel := t.timeout()
+	defer cancel()
+	for range 2 {
+		if err := opener.Open(ctx); err != nil {
+			t.Fatalf("Open: %v", err)
+		}
+	}
+	rev := c.put(t.key("opened"), "v", 0)
+	if e := c.get(t.key("opened")); string(e.Value) != "v" || e.Rev != rev {
+		t.Errorf("after Open: %q at %d, want what was written at %d", e.Value, e.Rev, rev)
+	}
 }
 
 // groupsAreListed is about an optional method, which commands use and members do not. It

@@ -48,6 +48,20 @@ type odd struct {
 	list  func(groups []string) []string
 }
 
+// openedOnce is a connection that cannot be opened twice.
+type openedOnce struct {
+	rota.Store
+	opened bool
+}
+
+func (o *openedOnce) Open(context.Context) error {
+	if o.opened {
+		return errOdd
+	}
+	o.opened = true
+	return nil
+}
+
 func (o *odd) Groups(ctx context.Context) ([]string, error) {
 	groups, err := o.MemStore.Groups(ctx)
 	if o.list != nil {
@@ -154,6 +168,10 @@ var storeFlaws = []struct {
 	name, by, says string
 	store          func() func() rota.Store
 }{
+	{"opening fails the second time", "a store that can be opened answers then", "Open: odd", func() func() rota.Store {
+		all := NewMemStore()
+		return func() rota.Store { return &openedOnce{Store: all.Open()} }
+	}},
 	{"a group is not listed", "a store that lists its groups lists all", "with 1 groups", with(func(o *odd) {
 		o.list = func(groups []string) []string { return groups[:max(0, len(groups)-1)] }
 	})},

@@ -47,6 +47,9 @@ func (s *store) begin(ctx context.Context, key string) error {
 	return s.open(ctx)
 }
 
+// Open connects and asks for the nodes of the cluster.
+func (s *store) Open(ctx context.Context) error { return s.open(ctx) }
+
 // Get is a linearizable read: the node asks the leader for its commit index first.
 func (s *store) Get(ctx context.Context, key string) (rota.Entry, error) {
 	if err := s.begin(ctx, key); err != nil {

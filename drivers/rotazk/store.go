@@ -61,6 +61,14 @@ func (s *store) begin(ctx context.Context, key string) (*conn, error) {
 	return s.connected(ctx)
 }
 
+// Open connects.
+func (s *store) Open(ctx context.Context) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	_, err := s.begin(ctx, "open") // no key is read, and this is a good one
+	return err
+}
+
 func (s *store) Get(ctx context.Context, key string) (rota.Entry, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
