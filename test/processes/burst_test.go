@@ -29,23 +29,21 @@ const quietMax = 2 * time.Second
 // many there are; the row wants 1000: make burst. On brokers other than NATS each member has a
 // connection to the broker too, and messages flow through fewer partitions.
 func TestS0_11_ByProcesses(t *testing.T) {
-	size := 100
+	size, prompt := 100, time.Duration(0)
 	if v := os.Getenv("ROTA_BURST"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 10 || n%10 != 0 {
 			t.Fatalf("ROTA_BURST %q: want a multiple of ten", v)
 		}
 		size = n
+		prompt = 100 * time.Millisecond // rota's default
 	} else {
 		t.Parallel()
 	}
 	everywhere(t, func(t *testing.T, h *host) {
 		c := newCrew(t, h, 1024)
-		if v := os.Getenv("ROTA_BURST_QUIET"); v != "" {
-			var err error
-			if c.prompt, err = time.ParseDuration(v); err != nil {
-				t.Fatal(err)
-			}
+		if prompt > 0 {
+			c.prompt = prompt
 		}
 		var flow *mill
 		if c.fed = h.broker.stream == nil; c.fed {
