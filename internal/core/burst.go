@@ -61,13 +61,13 @@ func (n *Node) arrived(p *peer) time.Duration {
 	if s.came == many && !rule.MoreFollowMany.Off() {
 		q = 3 * n.cfg.Quiet
 	}
-	// slow-to-join: After a member that took long to join, the quiet time is as long, up to
-	// five quiet times.
+	// slow-to-join: After a member that took long to join, the quiet time is four times as
+	// long, up to five quiet times.
 	// Without it: Five hundred processes start on a busy machine. The first five of them
 	// have joined after a third of a second, and the others are not so far yet. The leader
 	// plans for five, and again for the rest.
 	if !rule.SlowToJoin.Off() {
-		q = max(q, min(p.rec.Took, MostQuiet*n.cfg.Quiet))
+		q = max(q, n.slow(p.rec.Took))
 	}
 	return q
 }
@@ -243,11 +243,15 @@ func (n *Node) quietProved() bool {
 	return false
 }
 
-// storeAnswered takes the answer to the read that quietProved has sent. A slow one
-// begins the quiet time anew, and makes it several times as long: members of a burst make
-// several requests one after the other before their record is written, and with a thousand
-// of them pauses of four times an answer were seen. But not longer than five quiet times: then
-// the store is asked again.
+// slow is the quiet time that follows from an answer or an arrival that took so long:
+// several times as long, since members of a burst make several requests one after the
+// other, and with a thousand of them pauses of four times an answer were seen.
+func (n *Node) slow(took time.Duration) time.Duration {
+	return min(4*took, MostQuiet*n.cfg.Quiet)
+}
+
+// storeAnswered takes the answer to the read that quietProved has sent. A slow one begins
+// the quiet time anew and makes it longer; then the store is asked again.
 func (n *Node) storeAnswered() {
 	s := &n.lead.burst
 	if s.asked == Never {
@@ -255,7 +259,7 @@ func (n *Node) storeAnswered() {
 	}
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
-		n.newsFor(min(max(n.cfg.Quiet, 4*took), MostQuiet*n.cfg.Quiet))
+		n.newsFor(max(n.cfg.Quiet, n.slow(took)))
 	}
 	s.asked = Never
 }
