@@ -19,9 +19,11 @@ type burst struct {
 	suspects []record.Session
 	why      Why // reasons for the next plan
 	came     int // members that have joined since the last plan, many at most
+	left     int // and those that have left, likewise
 
 	asked  Time // when the read at the end of the quiet time was sent; Never if none is in flight
 	proved bool // it was answered quickly: the silence is that of the members, not of the store
+	waited bool // one was answered slowly, and the quiet time began anew
 }
 
 // news notes a change that others may follow: the quiet time begins anew, up to
@@ -190,6 +192,7 @@ func (n *Node) noticeEnd(p *peer) {
 		n.news()
 	default:
 		n.lead.burst.why |= WhyLeft
+		n.lead.burst.left = min(n.lead.burst.left+1, many)
 		n.news()
 	}
 }
@@ -220,17 +223,16 @@ func (n *Node) burstOver() bool {
 }
 
 // quietProved tells whether the quiet time was one of the members, not of the store:
-// a read that is sent at its end is answered quickly. Arrivals alone can wait for
-// that: what a member left behind is idle until the plan.
+// a read that is sent at its end is answered quickly.
 func (n *Node) quietProved() bool {
 	s := &n.lead.burst
 	// slow-store-is-not-quiet: While the store answers slowly, silence does not end a
-	// burst of arrivals.
+	// burst of arrivals, or of many that leave.
 	// Without it: Five hundred members start on a busy machine. The store has written
 	// twenty of their records and works on the others: nothing is heard of them for a
 	// while. The leader plans for twenty, and again for the rest.
 	// quiet-after-arrivals: see newsFor.
-	if s.proved || s.why&WhyJoined == 0 || s.why&(WhyLeft|WhyDied|WhyEvicted) != 0 || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
+	if s.proved || !n.awaitsMore() || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
 		return true
 	}
 	if n.reached(s.since.Add(n.cfg.QuietMax)) {
@@ -241,6 +243,14 @@ func (n *Node) quietProved() bool {
 		n.readPlanSoon()
 	}
 	return false
+}
+
+// awaitsMore tells whether others may follow for whom the plan can wait: after arrivals
+// alone, or after many that leave; but once only then, since members that leave do not wait
+// for long. What few left behind may be idle until the plan.
+func (n *Node) awaitsMore() bool {
+	s := &n.lead.burst
+	return s.why&WhyJoined != 0 && s.why&(WhyLeft|WhyDied|WhyEvicted) == 0 || s.left == many && !s.waited && s.why&(WhyDied|WhyEvicted) == 0
 }
 
 // slow is the quiet time that follows from an answer or an arrival that took so long:
@@ -259,6 +269,7 @@ func (n *Node) storeAnswered() {
 	}
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
+		s.waited = true
 		n.newsFor(max(n.cfg.Quiet, n.slow(took)))
 	}
 	s.asked = Never
