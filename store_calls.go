@@ -335,7 +335,7 @@ func (s *session) identify() {
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	if st, ok := s.m.cfg.Store.(Opener); ok {
 		began := time.Now()
-		s.whileAsked(ctx, time.After(core.MostQuiet*s.m.timing.Quiet), func() { s.callStore(st.Open) })
+		s.whileAsked(ctx, time.After(core.MostForSlow*s.m.timing.Quiet), func() { s.callStore(st.Open) })
 		cfg.Self.Took = time.Since(began)
 	}
 	if st, ok := s.m.cfg.Store.(Fresher); ok && !cfg.Fresh {

@@ -44,9 +44,12 @@ func (n *Node) newsFor(q time.Duration) {
 	s.quiet = max(s.quiet, until)
 }
 
-// MostQuiet is how many times as long a quiet time may become for the slowness of a store
-// or of those who join.
-const MostQuiet = 5
+// How many times as long a quiet time may become for the slowness of a store, and of members
+// that join.
+const (
+	mostForStore = 5
+	MostForSlow  = 7
+)
 
 // many is how many members come by themselves at most, one after the other: more come
 // together, and are followed by others.
@@ -64,12 +67,12 @@ func (n *Node) arrived(p *peer) time.Duration {
 		q = 3 * n.cfg.Quiet
 	}
 	// slow-to-join: After a member that took long to join, the quiet time is four times as
-	// long, up to five quiet times.
+	// long, up to seven quiet times.
 	// Without it: Five hundred processes start on a busy machine. The first five of them
 	// have joined after a third of a second, and the others are not so far yet. The leader
 	// plans for five, and again for the rest.
 	if !rule.SlowToJoin.Off() {
-		q = max(q, n.slow(p.rec.Took))
+		q = max(q, n.slow(p.rec.Took, MostForSlow))
 	}
 	return q
 }
@@ -256,8 +259,8 @@ func (n *Node) awaitsMore() bool {
 // slow is the quiet time that follows from an answer or an arrival that took so long:
 // several times as long, since members of a burst make several requests one after the
 // other, and with a thousand of them pauses of four times an answer were seen.
-func (n *Node) slow(took time.Duration) time.Duration {
-	return min(4*took, MostQuiet*n.cfg.Quiet)
+func (n *Node) slow(took, most time.Duration) time.Duration {
+	return min(4*took, most*n.cfg.Quiet)
 }
 
 // storeAnswered takes the answer to the read that quietProved has sent. A slow one begins
@@ -270,7 +273,7 @@ func (n *Node) storeAnswered() {
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
 		s.waited = true
-		n.newsFor(max(n.cfg.Quiet, n.slow(took)))
+		n.newsFor(max(n.cfg.Quiet, n.slow(took, mostForStore)))
 	}
 	s.asked = Never
 }
