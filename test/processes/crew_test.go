@@ -158,7 +158,7 @@ func (c *crew) startMany(label string, n int) *member {
 	for i := range n {
 		k.Names = append(k.Names, fmt.Sprintf("%s-%d", label, i))
 	}
-	m.be(k, "GOGC="+cmp.Or(os.Getenv("GOGC"), "50")) // as docs/bursts.md advises where there are many
+	m.be(k)
 	return m
 }
 
@@ -176,14 +176,14 @@ func (c *crew) enlist(label string) *member {
 }
 
 // be runs this program as members that use the library.
-func (m *member) be(k task, env ...string) {
+func (m *member) be(k task) {
 	m.c.Helper()
 	k.Group, k.Store, k.Gate, k.Settle = m.c.group, cmp.Or(k.Store, m.c.storeURL()), m.gate, cmp.Or(k.Settle, settle)
 	b, err := json.Marshal(k)
 	if err != nil {
 		m.c.Fatal(err)
 	}
-	m.run(os.Args[:1], append(env, roleVar+"=members", taskVar+"="+string(b))...)
+	m.run(os.Args[:1], roleVar+"=members", taskVar+"="+string(b))
 }
 
 func (m *member) run(argv []string, env ...string) {
