@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -501,14 +501,32 @@ func watchEnds(t *storeTest) {
 		}
 	}
 	once(0) // starts the goroutines that a client keeps per connection
-	before := runtime.NumGoroutine()
 	const times = 60
 	for i := range times {
-		within(t, t.prompt, "a watch that is left, or whose ctx ends", func() { once(i % 4) })
+		within(t, t.prompt, "a watch that is left, or whose ctx ends", func() {
+			pprof.Do(context.Background(), pprof.Labels("watch", t.prefix), func(context.Context) { once(i % 4) })
+		})
 	}
 	rev = c.put(t.key("k"), "b", rev)
 	c.put(t.key("k"), "c", rev)
 	eventually(t, t.bound, fmt.Sprintf("%d watches have left no goroutines behind", times), func() bool {
-		return runtime.NumGoroutine() < before+times/4
+		return goroutinesOf(t.prefix) < times/4
 	})
+}
+
+// goroutinesOf counts the goroutines that watches of a prefix have started, by the label that
+// they inherit: other tests run beside this one.
+func goroutinesOf(prefix string) (n int) {
+	var profile strings.Builder
+	pprof.Lookup("goroutine").WriteTo(&profile, 1)
+	label := fmt.Sprintf("%q:%q", "watch", prefix)
+	group := 0
+	for line := range strings.Lines(profile.String()) {
+		if count, _, ok := strings.Cut(line, " @ "); ok {
+			group, _ = strconv.Atoi(count)
+		} else if strings.HasPrefix(line, "# labels: ") && strings.Contains(line, label) {
+			n += group
+		}
+	}
+	return n
 }

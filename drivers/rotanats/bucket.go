@@ -27,7 +27,7 @@ const maxValue = 1 << 20
 // open returns the properties of the bucket, cached after the first call. Unless AsItIs
 // is set, it creates a bucket that does not exist and mends a weak one.
 func (s *store) open(ctx context.Context) (*bucket, error) {
-	b, done := s.opens(ctx)
+	b, done := s.claimRead(ctx)
 	if b != nil {
 		return b, ctx.Err()
 	}
@@ -41,10 +41,10 @@ func (s *store) Open(ctx context.Context) error {
 	return err
 }
 
-// opens returns the bucket if it was read. If another call reads it, it waits for that
+// claimRead returns the bucket if it was read. If another call reads it, it waits for that
 // for a moment: a member that joins makes four calls at once. Otherwise the caller has to
 // read the bucket and then call done.
-func (s *store) opens(ctx context.Context) (b *bucket, done func()) {
+func (s *store) claimRead(ctx context.Context) (b *bucket, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other := s.opening; s.bucket == nil && other != nil {
@@ -85,7 +85,7 @@ func (s *store) readBucket(ctx context.Context) (*bucket, error) {
 	}
 	nc, on, err := s.conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("bucket %s: %w", s.name, err)
 	}
 	at := time.Now()
 	var info streamInfo

@@ -21,10 +21,17 @@ func TestJoinAsksForLittle(t *testing.T) {
 	started := make(chan string, 100)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	var stores []rota.Store
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		for _, s := range stores {
+			s.Close()
+		}
+	})
 	join := func(name string) {
 		store := rotanats.Store(url)
-		t.Cleanup(func() { store.Close() })
+		stores = append(stores, store)
 		m, err := rota.New(rota.Config{Group: "join", Name: name, Store: store, NewGroup: true,
 			Source: rota.Func(names, func(ctx context.Context, own rota.Ownership) error {
 				own.Started()
