@@ -40,7 +40,7 @@ func (c *crowd) join(name string) (leave context.CancelFunc) {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	events := m.Events(ctx)
+	events := m.Events(context.Background()) // a leader tells of a plan while it leaves
 	c.wg.Go(func() {
 		for e := range events {
 			if e.Kind == rota.EventPlan {
