@@ -334,9 +334,9 @@ func (s *session) identify() {
 // members that are cut off may still have their leases.
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
 	if st, ok := s.m.cfg.Store.(Opener); ok {
-		began := time.Now()
-		s.whileAsked(ctx, time.After(core.MostForSlow*s.m.timing.Quiet), func() { s.callStore(st.Open) })
-		cfg.Self.Took = time.Since(began)
+		began, most := time.Now(), core.MostForSlow*s.m.timing.Quiet
+		s.whileAsked(ctx, time.After(most), func() { s.callStore(st.Open) })
+		cfg.Self.Took = min(time.Since(began), most) // the process may have stood still
 	}
 	if st, ok := s.m.cfg.Store.(Fresher); ok && !cfg.Fresh {
 		is := false

@@ -51,11 +51,11 @@ type reply interface {
 	err() error
 }
 
-// ask sends a request to JetStream's API. In a cluster it retries after a timeout: a server
-// that is about to become a stream's leader, or no longer is, does not answer. A server that
-// stands alone answers every request in turn: a second one would only be one more for it to
-// get through, and of hundreds of members it would not get through all in time. Only
-// idempotent requests are sent this way; records are not.
+// ask sends a request to JetStream's API and retries after a timeout, which is short in a
+// cluster: a server that is about to become a stream's leader, or no longer is, does not
+// answer. A server that stands alone answers in turn, and drops requests only if there are
+// too many: then a second attempt that comes soon makes it worse. Only idempotent requests
+// are sent this way; records are not.
 func (l *link) ask(ctx context.Context, verb string, body any, to reply) error {
 	return l.askIf(ctx, func() error { return nil }, verb, body, to)
 }
@@ -72,14 +72,11 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, body an
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	for wait := replyTimeout; ; wait *= 2 {
+	for wait := l.patience(ctx); ; wait *= 2 {
 		if err := may(); err != nil {
 			return err
 		}
-		once, cancel := ctx, context.CancelFunc(func() {})
-		if l.elects(ctx) {
-			once, cancel = context.WithTimeout(ctx, wait)
-		}
+		once, cancel := context.WithTimeout(ctx, wait)
 		r, err := l.request(once, msg)
 		silence := once.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -96,11 +93,14 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, body an
 	}
 }
 
-// elects tells whether another server may answer the next attempt: the one that we are
-// connected to belongs to a cluster, or passes requests on to a domain.
-func (l *link) elects(ctx context.Context) bool {
+// patience is the timeout of the first attempt: another server may answer the next one if
+// the one that we are connected to belongs to a cluster, or passes requests on to a domain.
+func (l *link) patience(ctx context.Context) time.Duration {
 	nc, _, err := l.conn(ctx)
-	return err != nil || nc.ConnectedClusterName() != "" || l.set.Domain != "" || l.set.API != ""
+	if err != nil || nc.ConnectedClusterName() != "" || l.set.Domain != "" || l.set.API != "" {
+		return replyTimeout
+	}
+	return 5 * replyTimeout
 }
 
 // api returns the subject of a request to JetStream's API.

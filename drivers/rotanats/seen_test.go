@@ -1,6 +1,7 @@
 package rotanats
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -159,6 +160,30 @@ func TestMismatchesAreRead(t *testing.T) {
 	} {
 		if got := readMismatch(c.err); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%v: read %+v, want %+v", c.err, got, c.want)
+		}
+	}
+}
+
+// TestAServerThatStandsAloneIsAskedOnce checks that a server that is late is not asked again
+// within the time of a member's call: hundreds of members would keep it late.
+func TestAServerThatStandsAloneIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	s := storeOfOne(t, "")
+	nc, _, err := s.conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range []string{"", "of.others"} { // the second is passed on: another server may answer
+		s.set.API = api
+		asked, err := nc.SubscribeSync(s.api("x")) // where nobody answers
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond)
+		err = s.ask(ctx, "x", nil, &struct{ answer }{})
+		cancel()
+		if got, _, _ := asked.Pending(); err == nil || got == 0 || (got == 1) != (api == "") {
+			t.Errorf("API %q: %d requests in 1.9 s (%v), want one, and more where they are passed on", api, got, err)
 		}
 	}
 }

@@ -137,6 +137,9 @@ func (x *Member) check() error {
 	if x.Busy > 1000 {
 		return fmt.Errorf("busy %d is not between 0 and 1000", x.Busy)
 	}
+	if x.Took < 0 || x.Took > maxPeriod {
+		return fmt.Errorf("took %v is not between 0 and %v", x.Took, maxPeriod)
+	}
 	return cmp.Or(
 		counted("seq", x.Seq, LastCount),
 		incarnation("ack incarnation", x.AckInc),

@@ -310,6 +310,7 @@ func (r random) member() *Member {
 			return GaveUp{id, MakeToken(r.Uint32(), r.Uint32()), "it\nfailed: " + r.word(500)}
 		}),
 		Bug: r.number(), Proof: r.flag(), Returning: r.flag(), Was: r.session(),
+		Took:    time.Duration(r.Int64N(int64(24 * time.Hour))),
 		Load:    byID(r, 1<<24, func(id ID) Load { return Load{id, r.number()} }),
 		Handled: r.number(), Busy: uint32(r.number() % 1001),
 		Name:   r.word(128),

@@ -120,9 +120,9 @@ func (x *Roster) check() error {
 	return x.checkHead(names)
 }
 
-// checkHead checks all but the entries one by one. No two have the same name.
 var seed = maphash.MakeSeed()
 
+// checkHead checks all but the entries one by one. No two have the same name.
 func (x *Roster) checkHead(names []string) error {
 	if err := numbered(x.Ver, LastRoster); err != nil {
 		return err
