@@ -21,13 +21,17 @@ func (s *session) remember() {
 		return
 	}
 	was := s.counted
-	if p.ID != s.countedBy {
+	// Versions of a plan mostly have the same members, and only the newest need be kept.
+	if p.ID != s.countedBy || slices.Equal(was, p.Members) {
 		s.counted, s.countedBy = p.Members, p.ID
 	}
 	if !s.node.Leads() || p.ID == 0 || p.ID == s.planned || s.said.Plan != p.ID {
 		return
 	}
 	s.planned = p.ID
+	if s.past == nil {
+		s.past = make(chan record.Past, 16)
+	}
 	past := record.Past{ID: p.ID, Gen: p.Gen, At: time.Now().UnixMilli(), Causes: s.withNames(s.said.Causes, was, p.Members),
 		Moves: uint32(s.said.Moved + s.said.Placed), Members: uint32(len(p.Members))}
 	select {

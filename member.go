@@ -135,13 +135,20 @@ func (m *Member) Run(ctx context.Context) error {
 		if err == nil || !m.cfg.Rejoin || ctx.Err() != nil || errors.Is(err, ErrBug) || s.refused != nil {
 			return err
 		}
-		m.log.Info("joining again under a new session", "member", m.name, "because", err)
+		m.tellRejoin(err)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(m.timing.Retry):
 		}
 	}
+}
+
+// tellRejoin is not inlined, see tellRun.
+//
+//go:noinline
+func (m *Member) tellRejoin(because error) {
+	m.log.Info("joining again under a new session", "member", m.name, "because", because)
 }
 
 // tellTight is not inlined, see tellRun.

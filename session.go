@@ -25,6 +25,7 @@ type session struct {
 	cfg   *core.Config
 	node  *core.Node
 	inbox chan core.Event
+	next  core.Event      // taken from the inbox: the loop, which waits, has a small stack
 	batch []core.Event    // reused by gather
 	ctx   context.Context // of everything the session starts: the values of Run's, and an end of its own
 	stop  context.CancelFunc
@@ -84,7 +85,7 @@ type session struct {
 // newSession makes a session whose handlers, store calls and sources see the values of
 // Run's ctx. Its end is not theirs: they are needed to leave in good order.
 func newSession(ctx context.Context, m *Member) *session {
-	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 16), refusals: make(chan error, 1),
+	s := &session{m: m, id: record.Session(random()), inbox: make(chan core.Event, 8), refusals: make(chan error, 1),
 		began: time.Now(), runs: map[record.ID]*run{}, watches: map[string]context.CancelFunc{}, pace: pace.Gate{Ahead: m.ahead}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	// rejoined-session-is-not-fresh: Only the first session of a process takes the store
@@ -121,7 +122,6 @@ func newSession(ctx context.Context, m *Member) *session {
 	}
 	m.joins++
 	s.cfg, s.node = cfg, core.New(cfg)
-	s.past = make(chan record.Past, 16)
 	if m.clock.Drift != nil {
 		s.drift.Store(int64(m.clock.Drift()))
 		s.looked = m.now()
@@ -192,8 +192,8 @@ func (s *session) run(ctx context.Context) (err error) {
 	leave := s.asked
 	for !s.ended {
 		select {
-		case ev := <-s.inbox:
-			s.step(s.gather(&ev)...)
+		case s.next = <-s.inbox:
+			s.stepNext()
 		case <-s.timer.C:
 			s.forceStop()
 			s.happen(core.Tick)
@@ -215,6 +215,16 @@ func (s *session) run(ctx context.Context) (err error) {
 		return s.refused
 	}
 	return s.outage.cause(s.cause)
+}
+
+// stepNext is a step by the next event, and others that are there. Nothing is kept of them: they
+// may have an older plan.
+//
+//go:noinline
+func (s *session) stepNext() {
+	s.step(s.gather()...)
+	s.next = core.Event{}
+	clear(s.batch)
 }
 
 // happen is a step by an event without fields. It is not inlined, see tellRun: the loop's
@@ -304,16 +314,16 @@ func (s *session) obituary() {
 	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
 }
 
-// gather batches ev with the other queued events, so that the core runs once for all
+// gather batches the next event with the others that are queued, so that the core runs once for all
 // of them. If several partitions are stopping it waits up to stopWindow, so that one
 // heartbeat acknowledges them all; otherwise the others would have to wait until the
 // heartbeat for the first one is written.
-func (s *session) gather(ev *core.Event) []core.Event {
-	s.batch = append(s.batch[:0], *ev)
+func (s *session) gather() []core.Event {
+	s.batch = append(s.batch[:0], s.next)
 	var enough <-chan time.Time
 	for len(s.batch) < mostGathered {
 		if len(s.inbox) == 0 {
-			if ev.Kind != core.Stopped || !s.stopping(len(s.batch)) {
+			if s.next.Kind != core.Stopped || !s.stopping(len(s.batch)) {
 				break
 			}
 			if enough == nil {

@@ -29,6 +29,7 @@ type link struct {
 	ended     error // the result of calls once the link is closed
 	complaint error // the last error of the server that belongs to no call
 	interests map[*interest]bool
+	answers   answers
 	serve     func() error // called before each dial; starts a server if there is none
 	lost      func()       // called when the connection was lost
 
@@ -269,7 +270,7 @@ func (l *link) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	defer end(nil)
 	defer context.AfterFunc(epoch, func() { end(errGone) })()
 	defer l.onRefusal(func(r *refusal) bool { return l.concernsRequest(r, msg.Subject) }, end)()
-	r, err := nc.RequestMsgWithContext(ctx, msg)
+	r, err := l.answers.ask(ctx, nc, msg)
 	switch {
 	case err == nil:
 		return r, nil

@@ -35,16 +35,16 @@ type watch struct {
 	dropped int                // echoes for which there was no room
 
 	// Of keepOn, which waits with as small a stack as possible.
-	reading               bool // one of the reads is under way
+	cancelRead            context.CancelFunc // ends the read that is under way; nil without one
 	doubtPause, hintPause <-chan time.Time
 
 	mu    sync.Mutex
 	seen  map[string]uint64 // key → newest revision, also of deletion marks
 	live  map[string]bool   // keys that the caller knows to exist
 	news  []rota.Entry      // the newest version per key that the caller has not got yet
-	at    map[string]int    // key → index in news
+	at    map[string]int    // key → index in news; nil without news
 	err   error             // why the watch ends
-	hints map[string]uint64 // key → revision that an echo without a valid seal claims
+	hints map[string]uint64 // key → revision that an echo without a valid seal claims; nil without any
 
 	// Signals, each a channel with room for one.
 	wake  chan struct{} // there may be news
@@ -54,9 +54,8 @@ type watch struct {
 }
 
 func newWatch(s *store, prefix string) *watch {
-	return &watch{s: s, prefix: prefix, seen: map[string]uint64{}, live: map[string]bool{}, at: map[string]int{},
-		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
-		hints: map[string]uint64{}, hint: make(chan struct{}, 1)}
+	return &watch{s: s, prefix: prefix, seen: map[string]uint64{}, live: map[string]bool{},
+		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), doubt: make(chan struct{}, 1), hint: make(chan struct{}, 1)}
 }
 
 // Intervals and limits of reading again.
@@ -117,10 +116,9 @@ func (w *watch) yieldNews(yield func([]rota.Entry, error) bool) (goOn bool, err 
 // way at a time, beside the news, in a goroutine that ends with it: a thousand members
 // have three thousand watches.
 func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.Entry, error) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel()
+	defer w.endRead()
 	next := time.NewTimer(untilLook())
 	defer next.Stop()
 	if clustered {
@@ -129,7 +127,7 @@ func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.En
 	done := make(chan error, 1)
 	for {
 		look, due, doubt, hint := w.look, next.C, w.doubt, w.hint
-		if w.reading {
+		if w.cancelRead != nil {
 			look, due, doubt, hint = nil, nil, nil, nil
 		}
 		if w.doubtPause != nil {
@@ -164,15 +162,29 @@ func (w *watch) keepOn(ctx context.Context, clustered bool, yield func([]rota.En
 		case <-w.hintPause:
 			w.hintPause = nil
 		case err := <-done:
-			w.reading = false
+			w.endRead()
 			if err != nil {
 				w.failMissed(err)
 			}
 		}
 		if read != nil {
-			w.reading = true
-			wg.Go(func() { done <- read(ctx) })
+			w.beginRead(ctx, &wg, read, done)
 		}
+	}
+}
+
+// beginRead is not part of keepOn, whose stack is kept small.
+//
+//go:noinline
+func (w *watch) beginRead(ctx context.Context, wg *sync.WaitGroup, read func(context.Context) error, done chan<- error) {
+	ctx, w.cancelRead = context.WithCancel(ctx)
+	wg.Go(func() { done <- read(ctx) })
+}
+
+func (w *watch) endRead() {
+	if w.cancelRead != nil {
+		w.cancelRead()
+		w.cancelRead = nil
 	}
 }
 
@@ -405,6 +417,9 @@ func (w *watch) onEcho(msg *nats.Msg) {
 // addHint notes a hint: a message claims that key has changed, without proof.
 func (w *watch) addHint(key string, rev uint64) {
 	w.mu.Lock()
+	if w.hints == nil {
+		w.hints = map[string]uint64{}
+	}
 	if len(w.hints) < mostHints || w.hints[key] != 0 {
 		w.hints[key] = max(w.hints[key], rev)
 	} else {
@@ -420,7 +435,7 @@ func (w *watch) addHint(key string, rev uint64) {
 func (w *watch) follow(ctx context.Context) error {
 	w.mu.Lock()
 	hints := w.hints
-	w.hints = map[string]uint64{}
+	w.hints = nil
 	w.mu.Unlock()
 	if err := w.check(ctx); err != nil {
 		return err
@@ -475,6 +490,9 @@ func (w *watch) add(e rota.Entry) {
 	if i, ok := w.at[e.Key]; ok {
 		w.news[i] = e
 	} else {
+		if w.at == nil {
+			w.at = map[string]int{}
+		}
 		w.at[e.Key] = len(w.news)
 		w.news = append(w.news, e)
 	}
@@ -486,8 +504,7 @@ func (w *watch) next() ([]rota.Entry, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	batch := w.news
-	w.news = nil
-	clear(w.at)
+	w.news, w.at = nil, nil
 	return batch, w.err
 }
 

@@ -137,6 +137,16 @@ func (s *store) Class() rota.Class {
 	return f.class(s.set.synced)
 }
 
+// Open connects and asks the server what it is. Which node of a Cluster that would be depends
+// on the group, so there it does nothing.
+func (s *store) Open(ctx context.Context) error {
+	if s.set.kind == cluster {
+		return s.bad
+	}
+	_, err := s.Identity(ctx)
+	return err
+}
+
 // Identity names one life of the master: its start, or its promotion.
 func (s *store) Identity(ctx context.Context) (string, error) {
 	ctx, cancel := within(ctx)

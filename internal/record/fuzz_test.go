@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -104,6 +105,22 @@ func compareRosters(t *testing.T, lazy *Roster) {
 		if a, b := lazy.At(ID(id)), full.At(ID(id)); !reflect.DeepEqual(a, b) {
 			t.Fatalf("partition %d: lazy %+v\nfull %+v", id, a, b)
 		}
+	}
+}
+
+// An entry of a long roster is found by the nearest of the places that the lazy form knows.
+func TestEntriesOfALongRoster(t *testing.T) {
+	x := &Roster{Ver: 1}
+	for i := range 5*stride + 3 {
+		x.Entries = append(x.Entries, Partition{Name: strings.Repeat("p", i+1), Removed: i%3 == 0})
+	}
+	lazy, err := OpenRoster(x.Append(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareRosters(t, lazy)
+	if !reflect.DeepEqual(lazy.Full(), x) {
+		t.Errorf("lazy %+v, want %+v", lazy.Full(), x)
 	}
 }
 

@@ -56,7 +56,7 @@ func DecodePlan(b []byte) (*Plan, error) {
 
 // OpenPlan decodes and validates a plan but leaves the rows encoded: Rows is nil,
 // Len, Mine and Full work. That is all a member that does not lead needs, at a
-// fraction of the cost. The plan keeps b, which must not be changed any more.
+// fraction of the cost.
 func OpenPlan(b []byte) (*Plan, error) {
 	r := read(b, kindPlan)
 	p := &Plan{
@@ -235,7 +235,9 @@ func unique(sessions []Session) error {
 	for 1<<(64-shift) < 2*len(sessions) {
 		shift--
 	}
-	slots := make([]uint16, 1<<(64-shift)) // index in sessions plus 1; 0 is an empty slot
+	s := borrow(0)
+	defer s.giveBack()
+	slots := s.table(64 - shift) // index in sessions plus 1; 0 is an empty slot
 	for n, s := range sessions {
 		i := int(uint64(s) * 0x9e3779b97f4a7c15 >> shift)
 		for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {

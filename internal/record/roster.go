@@ -38,10 +38,14 @@ func OpenRoster(b []byte) (*Roster, error) {
 	r := read(b, kindRoster)
 	x := &Roster{Ver: r.uvarint("ver")}
 	n := r.count("entries", 4)
-	x.packed = &packed{b: b, at: make([]uint32, n)}
-	names := make([]string, n)
+	x.packed = &packed{b: b, n: n, at: make([]uint32, 0, (n+stride-1)/stride)}
+	s := borrow(n)
+	defer s.giveBack()
+	names := s.names
 	for i := range n {
-		x.packed.at[i] = uint32(len(b) - len(r.b))
+		if i%stride == 0 {
+			x.packed.at = append(x.packed.at, uint32(len(b)-len(r.b)))
+		}
 		p := r.partition()
 		if r.err != nil {
 			return nil, r.err
@@ -54,7 +58,7 @@ func OpenRoster(b []byte) (*Roster, error) {
 	if err := r.end(); err != nil {
 		return nil, err
 	}
-	if err := x.checkHead(names); err != nil {
+	if err := x.checkHead(s); err != nil {
 		return nil, fmt.Errorf("roster: %w", err)
 	}
 	return x, nil
@@ -67,17 +71,38 @@ func (r *reader) partition() Partition {
 // packed are entries of a roster that are still encoded, and known to be valid.
 type packed struct {
 	b  []byte   // the roster
-	at []uint32 // where each entry begins
+	n  int      // how many there are
+	at []uint32 // where every stride-th begins
 }
 
-func (k *packed) entry(id ID) Partition {
-	return (&reader{b: k.b[k.at[id]:], kind: kindRoster}).partition()
+// stride is how many entries are read at most to find one: a member needs few, and every
+// member keeps a table.
+const stride = 16
+
+func (k *packed) entry(id ID) (p Partition) {
+	r := &reader{b: k.b[k.at[id/stride]:], kind: kindRoster}
+	for range id%stride + 1 {
+		p = r.partition()
+	}
+	return p
+}
+
+func (k *packed) entries() []Partition {
+	if k.n == 0 {
+		return nil
+	}
+	r := &reader{b: k.b[k.at[0]:], kind: kindRoster}
+	all := make([]Partition, k.n)
+	for i := range all {
+		all[i] = r.partition()
+	}
+	return all
 }
 
 // Len is the number of entries, in either form.
 func (x *Roster) Len() int {
 	if x.lazy() {
-		return len(x.packed.at)
+		return x.packed.n
 	}
 	return len(x.Entries)
 }
@@ -96,11 +121,7 @@ func (x *Roster) Full() *Roster {
 	if !x.lazy() {
 		return x
 	}
-	full := &Roster{Ver: x.Ver}
-	for id := range x.packed.at {
-		full.Entries = append(full.Entries, x.packed.entry(ID(id)))
-	}
-	return full
+	return &Roster{Ver: x.Ver, Entries: x.packed.entries()}
 }
 
 // lazy tells whether the entries are still encoded. A copy of a lazy roster that was
@@ -109,7 +130,9 @@ func (x *Roster) lazy() bool { return x.Entries == nil && x.packed != nil }
 
 func (x *Roster) check() error {
 	x = x.Full()
-	names := make([]string, len(x.Entries))
+	s := borrow(len(x.Entries))
+	defer s.giveBack()
+	names := s.names
 	for i := range x.Entries {
 		p := &x.Entries[i]
 		if err := p.check(); err != nil {
@@ -117,13 +140,14 @@ func (x *Roster) check() error {
 		}
 		names[i] = p.Name
 	}
-	return x.checkHead(names)
+	return x.checkHead(s)
 }
 
 var seed = maphash.MakeSeed()
 
 // checkHead checks all but the entries one by one. No two have the same name.
-func (x *Roster) checkHead(names []string) error {
+func (x *Roster) checkHead(s *scratch) error {
+	names := s.names
 	if err := numbered(x.Ver, LastRoster); err != nil {
 		return err
 	}
@@ -132,7 +156,7 @@ func (x *Roster) checkHead(names []string) error {
 	}
 	// A hash table of indices. Every member checks the roster when it joins: sorting takes
 	// ten times as long, and a map ten times the memory.
-	table := make([]uint16, 1<<bits.Len(uint(2*len(names))))
+	table := s.table(bits.Len(uint(2 * len(names))))
 	mask := uint64(len(table) - 1)
 	for i, name := range names {
 		at := maphash.String(seed, name) & mask

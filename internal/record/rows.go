@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -100,6 +101,7 @@ func (r *reader) columns(p *Plan) *columns {
 	}
 	if n := r.count("rows", 1); n > 0 {
 		p.cols = c
+		r.b = bytes.Clone(r.b) // the columns alone: the sessions above are as long, and would stay beside their copy
 		c.state = r.bytes("state", n)
 		c.owner = r.column("owner", n, uint64(len(c.sessions)))
 		c.to = r.option("to", n, uint64(len(c.sessions)))

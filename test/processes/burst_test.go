@@ -57,7 +57,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 		for _, m := range all {
 			c.until(m.label+" to be ready", func() bool { return m.stderr.String() != "" })
 		}
-		before := resident(all, "VmRSS")
+		before, atPeak := shared(all), peak(all)
 		for _, burst := range []struct {
 			what   string
 			do     func()
@@ -91,9 +91,9 @@ func TestS0_11_ByProcesses(t *testing.T) {
 			f := c.figure(burst.what)
 			f.Members, f.Took, f.Plans = want, took.Seconds(), c.counts()["plan"]-plans
 			if burst.what == "more" {
-				f.Memory, f.Peak = (resident(all, "VmRSS")-before)/float64(size), (resident(all, "VmHWM")-before)/float64(size)
+				f.Memory, f.Peak = (shared(all)-before)/float64(size), (peak(all)-atPeak)/float64(size)
 				c.cost(t, &f)
-				t.Logf("memory: %.2f MB resident per member, %.2f at the peak, processes without members not counted", f.Memory, f.Peak)
+				t.Logf("memory: %.3f MB resident per member, pages that processes share counted once; %.3f at the peak, those counted for each; processes without members not counted", f.Memory, f.Peak)
 			}
 			t.Logf("%s: %d members and %d partitions after %v; it took them %v to join; version %d of the plan", burst.what, want, c.parts, took.Round(time.Millisecond), spread, c.shown.Gen)
 			f.report(t)
@@ -172,10 +172,17 @@ func (f *figure) report(t *testing.T) {
 	}
 }
 
+// shared is the memory of processes that is resident, in MB: pages that several have, such
+// as those of the program itself, count once.
+func shared(all []*member) float64 { return resident(all, "smaps_rollup", "Pss") }
+
+// peak is the most that was resident, in MB: pages that several have count for each.
+func peak(all []*member) float64 { return resident(all, "status", "VmHWM") }
+
 // resident is a figure of the kernel's about the memory of processes, in MB.
-func resident(all []*member, figure string) (mb float64) {
+func resident(all []*member, file, figure string) (mb float64) {
 	for _, m := range all {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", m.cmd.Process.Pid, file))
 		_, after, _ := strings.Cut(string(b), figure+":")
 		var kb float64
 		fmt.Sscan(after, &kb)

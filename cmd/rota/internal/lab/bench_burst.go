@@ -72,12 +72,12 @@ func writeBursts(p func(string, ...any), all []burst) {
 			mid(func(b burst) float64 { return b.First }), mid(func(b burst) float64 { return b.Last }), mid(func(b burst) float64 { return b.Plan }),
 			mid(func(b burst) float64 { return b.Took }), worst, plans)
 		if of[0].Memory > 0 {
-			memory = append(memory, fmt.Sprintf("%s %.2f MB, %.2f at the peak", of[0].Store, mid(func(b burst) float64 { return b.Memory }), mid(func(b burst) float64 { return b.Peak })))
+			memory = append(memory, fmt.Sprintf("%s %.2f MB, %.2f at the peak with those pages counted for each", of[0].Store, mid(func(b burst) float64 { return b.Memory }), mid(func(b burst) float64 { return b.Peak })))
 		}
 		all = only(all, func(b burst) bool { return b.Store != of[0].Store || b.What != of[0].What })
 	}
-	p("\nResident memory per member after the second burst, what a process takes without members not")
-	p("counted, in the median: %s. Where time and memory go: [bursts.md](bursts.md).\n", strings.Join(memory, "; "))
+	p("\nResident memory per member after the second burst, pages that processes share counted once,")
+	p("and what a process takes without members not counted, in the median: %s. Where time and memory go: [bursts.md](bursts.md).\n", strings.Join(memory, "; "))
 }
 
 func only(all []burst, keep func(burst) bool) []burst {
