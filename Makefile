@@ -20,8 +20,8 @@ servers: ## tests against real servers; installs what is missing, see scripts/de
 matrix: ## every row that real processes show, on every store and broker or on STORES (etcd,redis) and BROKERS (kafka,rabbitmq-quorum), and 200 histories of each store: hours
 	@ROTA_STORES=$(STORES) ROTA_BROKERS=$(BROKERS) scripts/test.sh matrix
 
-burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connections to real servers; STORES=etcd,zookeeper,redis for others than NATS
-	@ROTA_STORES=$(STORES) scripts/test.sh burst
+burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connections to real servers; STORES=etcd,zookeeper,redis and BROKERS=kafka,… for others than NATS
+	@ROTA_STORES=$(STORES) ROTA_BROKERS=$(BROKERS) scripts/test.sh burst
 
 freezes: ## rota, watchdog and commands that look at their lease are frozen together, TIMES (100) times: two minutes
 	@scripts/deps.sh
