@@ -23,6 +23,16 @@ server_pkgs='^github.com/rota-dev/rota/(test|examples/fenced-sink|drivers/[^/]+)
 # beside them.
 process_pkgs='/test/processes$'
 
+# What takes longest begins first, so that nothing waits for it alone at the end. go test
+# starts packages in the order of its arguments, and reports them in it.
+long_pkgs='/(cmd/rota|rotatest|drivers/rotanats|drivers/rotazk|test)$'
+longest_first() {
+  local pkgs
+  pkgs=$(cat)
+  grep -E "$long_pkgs" <<<"$pkgs" || true
+  grep -vE "$long_pkgs" <<<"$pkgs" || true
+}
+
 flags=
 if [ "${CI:-}" = true ]; then
   flags=-count=1 # a result from the cache shows nothing
@@ -103,7 +113,7 @@ unit() {
     echo "no C compiler: running without -race"
   fi
   pkgs=$(go list work)
-  pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs")
+  pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs" | longest_first)
   go test -p 3 -timeout 20m $race $flags $pkgs # some of them mostly wait for processes
 }
 
@@ -118,7 +128,7 @@ servers() {
   scripts/deps.sh
   local pkgs
   pkgs=$(go list work)
-  pkgs=$(grep -E "$server_pkgs" <<<"$pkgs")
+  pkgs=$(grep -E "$server_pkgs" <<<"$pkgs" | longest_first)
   go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs|$broker_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 15m -parallel 6 $(grep -E "$broker_pkgs" <<<"$pkgs")
   go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")

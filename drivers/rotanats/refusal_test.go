@@ -117,8 +117,12 @@ func TestRefusalsAreToldPacedAndEnd(t *testing.T) {
 			if n > requestsIn {
 				t.Errorf("%d requests in %v, want %d at most", n, watchTime, requestsIn)
 			}
-			if handled > 100 {
-				t.Errorf("the handler was called %d times", handled)
+			most := int64(100)
+			if c.late {
+				most += many // each once: acknowledgements are sent for several, and their refusal comes later still
+			}
+			if handled > most {
+				t.Errorf("the handler was called %d times, want %d at most", handled, most)
 			}
 			t.Logf("%d requests and %d calls of the handler in %v", n, handled, watchTime)
 			c.end(t, g)
