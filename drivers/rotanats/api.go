@@ -18,6 +18,7 @@ const (
 	codeStreamExists  = 10058
 	codeWrongSequence = 10071
 	codeWrongInFlight = 10164 // another write of the key is in flight between the replicas
+	codeSameInFlight  = 10158 // this write is, sent before
 )
 
 // answer is the part that all answers of JetStream have in common.

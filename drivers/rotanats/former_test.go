@@ -35,11 +35,15 @@ func newFormerLeader(t *testing.T, url string) *formerLeader {
 	return &formerLeader{Conn: nc, t: t}
 }
 
-// answer answers the requests of a subject until it is told to end.
-func (f *formerLeader) answer(subject string, with func() any) (end func()) {
+// answer answers the requests of a subject until it is told to end, unless with is nil.
+func (f *formerLeader) answer(subject string, with func(*nats.Msg) any) (end func()) {
 	f.t.Helper()
 	sub, err := f.Subscribe(subject, func(m *nats.Msg) {
-		text, err := json.Marshal(with())
+		is := with(m)
+		if is == nil {
+			return
+		}
+		text, err := json.Marshal(is)
 		if err == nil {
 			err = m.Respond(text)
 		}
@@ -59,10 +63,38 @@ func (f *formerLeader) answer(subject string, with func() any) (end func()) {
 // refuse refuses the writes of a key.
 func (f *formerLeader) refuse(key string) (end func()) {
 	f.t.Helper()
-	return f.answer("$KV.rota."+key, func() any {
+	return f.answer("$KV.rota."+key, func(*nats.Msg) any {
 		text := fmt.Sprint("wrong last sequence: ", f.last.Load())
-		return map[string]any{"error": map[string]any{"code": 400, "err_code": 10071, "description": text}, "stream": "KV_rota", "seq": 0}
+		return refusalOf(10071, text)
 	})
+}
+
+func refusalOf(code int, text string) any {
+	return map[string]any{"error": map[string]any{"code": 400, "err_code": code, "description": text}, "stream": "KV_rota", "seq": 0}
+}
+
+// copyOf is the answer to a read by a server that has this revision of a key.
+func copyOf(key string, rev uint64, value string) any {
+	return map[string]any{"type": "io.nats.jetstream.api.v1.stream_msg_get_response", "message": map[string]any{
+		"subject": "$KV.rota." + key, "seq": rev, "data": base64.StdEncoding.EncodeToString([]byte(value)), "time": time.Now()}}
+}
+
+// stand makes it refuse a's writes of a key, because of a write in flight that no other server
+// knows, and answer reads with what it has: revision last, while that is not 0.
+func (f *formerLeader) stand(key string) (end func()) {
+	writes := f.answer("$KV.rota."+key, func(m *nats.Msg) any {
+		if f.last.Load() == 0 || m.Data[0] != 'a' {
+			return nil
+		}
+		return refusalOf(10164, "last sequence by subject mismatch")
+	})
+	reads := f.answer("$JS.API.STREAM.MSG.GET.KV_rota", func(*nats.Msg) any {
+		if last := f.last.Load(); last != 0 {
+			return copyOf(key, last, "")
+		}
+		return nil
+	})
+	return func() { writes(); reads() }
 }
 
 // TestFormerLeader: a write that a former leader refuses and the leader accepts has happened,
@@ -124,17 +156,27 @@ func TestFormerLeader(t *testing.T) {
 			t.Errorf("over a revision that never was: %v", err)
 		}
 	})
-	t.Run("replaced", func(t *testing.T) { replacedAtOnce(t, f, a, b, begin(t, "replaced"), rounds) })
+	t.Run("replaced", func(t *testing.T) {
+		rev := begin(t, "replaced")
+		defer f.refuse("replaced")()
+		replacedAtOnce(t, "replaced", a, b, rev, rounds, func(rota.Rev) {})
+	})
+	t.Run("in flight", func(t *testing.T) {
+		rev := begin(t, "in-flight")
+		defer f.stand("in-flight")()
+		replacedAtOnce(t, "in-flight", a, b, rev, rounds, func(has rota.Rev) { f.last.Store(uint64(has)) })
+	})
 	t.Run("read", func(t *testing.T) { readOfAFormerLeader(t, f, a, begin(t, "read"), rounds) })
 }
 
-// replacedAtOnce lets b replace each write of a as soon as it has happened.
-func replacedAtOnce(t *testing.T, f *formerLeader, a, b rota.Store, rev rota.Rev, rounds int) {
+// replacedAtOnce lets b replace each write of a as soon as it has happened. has is told what a
+// former leader has before a's write, and 0 when b has replaced that.
+func replacedAtOnce(t *testing.T, key string, a, b rota.Store, rev rota.Rev, rounds int, has func(rota.Rev)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changes := make(chan rota.Entry, 16)
 	go func() {
-		for batch, err := range b.Watch(ctx, "replaced") {
+		for batch, err := range b.Watch(ctx, key) {
 			if err != nil {
 				return
 			}
@@ -144,21 +186,22 @@ func replacedAtOnce(t *testing.T, f *formerLeader, a, b rota.Store, rev rota.Rev
 		}
 	}()
 	<-changes
-	defer f.refuse("replaced")()
 	unknown := 0
 	for i := range rounds {
+		has(rev)
 		outcome := make(chan error, 1)
-		go func() { _, err := a.Put(t.Context(), "replaced", fmt.Appendf(nil, "a%d", i), rev); outcome <- err }()
+		go func() { _, err := a.Put(t.Context(), key, fmt.Appendf(nil, "a%d", i), rev); outcome <- err }()
 		var e rota.Entry
 		select {
 		case e = <-changes:
 		case <-time.After(30 * time.Second):
 			t.Fatalf("write %d did not happen: %v", i, <-outcome)
 		}
-		next, err := b.Put(t.Context(), "replaced", fmt.Appendf(nil, "b%d", i), e.Rev)
+		next, err := b.Put(t.Context(), key, fmt.Appendf(nil, "b%d", i), e.Rev)
 		if err != nil {
 			t.Fatalf("b over write %d: %v", i, err)
 		}
+		has(0)
 		if err := <-outcome; errors.Is(err, rota.ErrConflict) {
 			t.Fatalf("write %d happened, and was called refused: %v", i, err)
 		} else if err != nil {
@@ -174,10 +217,9 @@ func replacedAtOnce(t *testing.T, f *formerLeader, a, b rota.Store, rev rota.Rev
 
 // readOfAFormerLeader lets the former leader answer the first reads of each round.
 func readOfAFormerLeader(t *testing.T, f *formerLeader, a rota.Store, rev rota.Rev, rounds int) {
-	old := map[string]any{"type": "io.nats.jetstream.api.v1.stream_msg_get_response", "message": map[string]any{
-		"subject": "$KV.rota.read", "seq": f.last.Load(), "data": base64.StdEncoding.EncodeToString([]byte("one")), "time": time.Now()}}
+	old := copyOf("read", f.last.Load(), "one")
 	for i := range rounds {
-		end := f.answer("$JS.API.STREAM.MSG.GET.KV_rota", func() any { return old })
+		end := f.answer("$JS.API.STREAM.MSG.GET.KV_rota", func(*nats.Msg) any { return old })
 		thaw := time.AfterFunc(20*time.Millisecond, end)
 		e, err := a.Get(t.Context(), "read")
 		thaw.Stop()

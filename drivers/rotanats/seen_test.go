@@ -154,6 +154,7 @@ func TestMismatchesAreRead(t *testing.T) {
 		{api(codeWrongSequence, "something else"), &mismatch{}},
 		{api(codeWrongSequence, "wrong last sequence: 99999999999999999999999"), &mismatch{}},
 		{api(codeWrongInFlight, "wrong last sequence"), &mismatch{inFlight: true}},
+		{api(codeSameInFlight, "duplicate message id is in process"), &mismatch{inFlight: true}},
 		{api(codeNoStream, "wrong last sequence: 17"), nil},
 		{errors.New("wrong last sequence: 17"), nil},
 		{nil, nil},

@@ -76,11 +76,12 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 // revision and with the same ID: at most one of them can succeed.
 //
 // A refusal of a replicated stream is not always the last word. A leader that was deposed
-// and has not noticed refuses what its successor accepts, and both answer. Such a leader
-// shows by the revision that its refusal names, which is older than prev. (A newer one was
-// committed before, so the successor refuses the write, too.) Besides, a leader refuses a
-// write that comes too soon: the write before it is applied and acknowledged, but still
-// listed as in flight. After either of them a read tells.
+// and has not noticed refuses what its successor accepts, and both answer. If it names an
+// older revision than prev, it has an old copy. If it names a newer one, it is the last word:
+// a server that has that one would know by its ID a write that was accepted before, and
+// acknowledge it again. Besides, a leader refuses a write that comes too soon: the write
+// before it is applied and acknowledged, but still listed as in flight; on a leader that was
+// deposed it may stay so. Then a read tells, or the next refusal.
 func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
 	id, doubt, seen := rand.Text(), false, s.newest.get(key) >= prev
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
@@ -92,10 +93,10 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 			}
 			return rev, err
 		}
-		doubt = doubt || !no.inFlight && no.at < prev && s.replicated()
-		if !doubt && !no.inFlight && wait == time.Millisecond {
+		if !no.inFlight && (no.at >= prev || !s.replicated()) {
 			return 0, rota.ErrConflict
 		}
+		doubt = doubt || !no.inFlight
 		now, err := s.read(ctx, key)
 		switch {
 		case err != nil && !errors.Is(err, rota.ErrNotFound):
@@ -103,8 +104,9 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 		case now.write == id:
 			return now.Rev, nil
 		case now.Rev == prev: // it was not replaced, so the write may be sent again
-		case !doubt || now.over == strconv.FormatUint(uint64(prev), 10): // another write has replaced it
+		case now.over == strconv.FormatUint(uint64(prev), 10): // another write has replaced it
 			return 0, rota.ErrConflict
+		case !doubt: // this write or another has replaced it: the leader knows, once nothing is in flight
 		case now.Rev < prev && !seen: // there never was such a revision
 			return 0, rota.ErrConflict
 		default:
@@ -122,7 +124,8 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 // replaced since.
 var errDeposed = errors.New("a server that no longer leads the bucket has refused it, another may have accepted it")
 
-// A mismatch is a refused write: the key is at another revision, or a write is in flight.
+// A mismatch is a refused write: the key is at another revision, or a write is in flight, maybe
+// this one.
 type mismatch struct {
 	at       rota.Rev // the revision that the server has; 0 for none, or if it does not say
 	inFlight bool
@@ -138,7 +141,7 @@ func (m *mismatch) Error() string {
 // readMismatch reads an error of JetStream, and returns nil if it is not about revisions.
 func readMismatch(err error) *mismatch {
 	switch code(err) {
-	case codeWrongInFlight:
+	case codeWrongInFlight, codeSameInFlight:
 		return &mismatch{inFlight: true}
 	case codeWrongSequence:
 		_, number, _ := strings.Cut(err.Error(), "wrong last sequence: ")
@@ -162,6 +165,9 @@ func (s *store) writeOnce(ctx context.Context, key string, value []byte, prev ro
 	}
 	msg.Header.Set(headerExpected, strconv.FormatUint(uint64(prev), 10))
 	msg.Header.Set(headerWrite, id)
+	if s.replicated() {
+		msg.Header.Set(nats.MsgIdHdr, id) // a write that was accepted is not refused when it is sent again
+	}
 	if key := s.sealing(); key != nil {
 		msg.Header.Set(headerSeal, seal(key, subject, msg.Header.Get(headerOperation), value))
 	}
