@@ -217,8 +217,8 @@ func (s *session) run(ctx context.Context) (err error) {
 	return s.outage.cause(s.cause)
 }
 
-// stepNext is a step by the next event, and others that are there. Nothing is kept of them: they
-// may have an older plan.
+// stepNext is a step by the next event and those that are queued behind it. It forgets them
+// then: an event may hold an older plan.
 //
 //go:noinline
 func (s *session) stepNext() {
@@ -314,8 +314,8 @@ func (s *session) obituary() {
 	s.m.cfg.Store.Put(ctx, key(s.m.cfg.Group, core.Key{Cell: core.MemberCell, Session: s.id}), b, Rev(prev))
 }
 
-// gather batches the next event with the others that are queued, so that the core runs once for all
-// of them. If several partitions are stopping it waits up to stopWindow, so that one
+// gather batches the next event with the others that are queued, so that the core runs once
+// for all of them. If several partitions are stopping it waits up to stopWindow, so that one
 // heartbeat acknowledges them all; otherwise the others would have to wait until the
 // heartbeat for the first one is written.
 func (s *session) gather() []core.Event {

@@ -35,7 +35,7 @@ func newFormerLeader(t *testing.T, url string) *formerLeader {
 	return &formerLeader{Conn: nc, t: t}
 }
 
-// answer answers the requests of a subject until it is told to end, unless with is nil.
+// answer answers the requests of a subject until it is told to end, except where with returns nil.
 func (f *formerLeader) answer(subject string, with func(*nats.Msg) any) (end func()) {
 	f.t.Helper()
 	sub, err := f.Subscribe(subject, func(m *nats.Msg) {

@@ -7,7 +7,7 @@ import (
 
 // scratch is what the checks of a plan and a roster need and throw away. Every member makes
 // them whenever either changes: it is used again, since for many members of one process it
-// would be a third of all that they allocate in a burst.
+// would be a tenth of all that they allocate in a burst.
 type scratch struct {
 	names []string
 	slots []uint16
