@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -26,28 +27,36 @@ type watch struct {
 	shown map[string]rota.Rev // node → the revision that the caller knows
 	heard map[string]bool     // nodes we listen to
 
-	mu    sync.Mutex
-	dirty map[string]bool // nodes to read
-	wake  chan struct{}   // has room for one
+	mu      sync.Mutex
+	dirty   map[string]bool // nodes to read
+	reading map[string]bool // nodes that are being read
+	found   map[string]data // what was read, and the caller does not know yet
+	since   time.Time       // since when there are such reads
+	owed    map[string]bool // nodes that the first batch must have, and that were not read yet
+	failed  error           // of a read
+	wake    chan struct{}   // has room for one
 }
 
 func (s *store) Watch(ctx context.Context, prefix string) iter.Seq2[[]rota.Entry, error] {
 	return func(yield func([]rota.Entry, error) bool) {
-		w := &watch{s: s, prefix: prefix, shown: map[string]rota.Rev{}, heard: map[string]bool{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+		w := &watch{s: s, prefix: prefix, shown: map[string]rota.Rev{}, heard: map[string]bool{}, dirty: map[string]bool{}, reading: map[string]bool{}, found: map[string]data{}, wake: make(chan struct{}, 1)}
 		if err := w.begin(ctx); err != nil {
 			yield(nil, err)
 			return
 		}
 		defer w.end()
-		for first := true; ; first = false {
-			batch, err := w.read(ctx)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // of reads in flight
+		for first := true; ; {
+			batch, due, err := w.read(ctx)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if (first || len(batch) > 0) && !yield(batch, nil) {
+			if due && (first || len(batch) > 0) && !yield(batch, nil) {
 				return
 			}
+			first = first && !due
 			select {
 			case <-w.wake:
 			case <-w.c.ended:
@@ -91,59 +100,68 @@ func (w *watch) mark(node string) {
 	w.mu.Lock()
 	w.dirty[node] = true
 	w.mu.Unlock()
+	w.rouse()
+}
+
+func (w *watch) rouse() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// marked returns the nodes to read, and begins to note them anew.
-func (w *watch) marked() map[string]bool {
+// read reads what has changed, and returns what is new to the caller, if it is time for
+// that. Of many nodes it begins to read those that have changed, and returns what was found
+// until now.
+func (w *watch) read(ctx context.Context) (batch []rota.Entry, due bool, err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	nodes := w.dirty
-	w.dirty = map[string]bool{}
-	return nodes
-}
-
-// read reads the nodes that have changed and returns what is new to the caller.
-func (w *watch) read(ctx context.Context) ([]rota.Entry, error) {
-	ctx, cancel := within(ctx)
-	defer cancel()
-	nodes := w.marked()
-	if !w.many() {
-		if len(nodes) == 0 {
-			return nil, nil
+	root := w.dirty[w.root]
+	delete(w.dirty, w.root)
+	w.mu.Unlock()
+	if root {
+		ctx, cancel := within(ctx)
+		defer cancel()
+		if !w.many() {
+			batch, err = w.readOne(ctx)
+			return batch, true, err
 		}
-		return w.readOne(ctx)
-	}
-	var batch []rota.Entry
-	if nodes[w.root] {
-		delete(nodes, w.root)
 		names, err := w.list(ctx)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		for node := range w.shown {
-			if names[node] == "" {
-				batch = append(batch, w.gone(node)...)
-				delete(nodes, node)
-			}
-		}
-		for node := range names {
-			if _, known := w.shown[node]; !known {
-				nodes[node] = true
-			}
-		}
+		w.compare(names)
 	}
-	found, err := w.fetch(ctx, nodes)
-	if err != nil {
-		return nil, err
-	}
+	w.fetch(ctx)
+	found, err := w.collect()
 	for node, d := range found {
 		batch = append(batch, w.news(node, d)...)
 	}
-	return batch, nil
+	return batch, found != nil, err
+}
+
+// compare makes the watch read the nodes that the caller does not know, and those that it
+// knows and that are not in the list any more: a read that is on its way may have found one
+// of them, and only a read after that one tells that it is gone.
+func (w *watch) compare(names map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := w.owed == nil
+	if first {
+		w.owed = map[string]bool{}
+	}
+	for node := range names {
+		if _, known := w.shown[node]; !known {
+			w.dirty[node] = true
+			if first {
+				w.owed[node] = true
+			}
+		}
+	}
+	for node := range w.shown {
+		if names[node] == "" {
+			w.dirty[node] = true
+		}
+	}
 }
 
 // readOne reads the node of a single key.
@@ -203,34 +221,75 @@ func (w *watch) under(names []string) map[string]string {
 	return keys
 }
 
-// fetches is how many nodes are read at the same time.
-const fetches = 32
+// fetches is how many nodes are read at the same time. With few, a watch of a thousand
+// members that all change would be the slowest of all clients: each of the others has a
+// request in flight, too.
+const fetches = 512
 
-// fetch reads nodes. Of those that are gone the data has no stat.
-func (w *watch) fetch(ctx context.Context, nodes map[string]bool) (map[string]data, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	found := map[string]data{}
-	room := make(chan struct{}, fetches)
-	for node := range nodes {
-		room <- struct{}{}
+// fetch begins to read the nodes that have changed.
+func (w *watch) fetch(ctx context.Context) {
+	for _, node := range w.pick() {
 		w.hear(node)
-		wg.Go(func() {
-			defer func() { <-room }()
+		go func() {
+			ctx, cancel := within(ctx)
+			defer cancel()
 			d, err := w.get(ctx, node)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				cancel(err) // the remaining reads fail at once
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[node] = d
-		})
+			w.got(node, d, err)
+		}()
 	}
-	wg.Wait()
-	return found, context.Cause(ctx)
+}
+
+// pick returns nodes to read now. One that is being read is read again afterwards, so that
+// the caller gets the newer version last.
+func (w *watch) pick() (nodes []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.reading) == 0 && len(w.found) == 0 {
+		w.since = time.Now()
+	}
+	for node := range w.dirty {
+		if len(w.reading) == fetches {
+			break
+		}
+		if !w.reading[node] && node != w.root {
+			delete(w.dirty, node)
+			w.reading[node] = true
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// got takes a node that was read. The data of one that is gone has no stat.
+func (w *watch) got(node string, d data, err error) {
+	w.mu.Lock()
+	delete(w.reading, node)
+	delete(w.owed, node)
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		w.found[node] = d
+	} else {
+		w.failed = err
+	}
+	w.mu.Unlock()
+	w.rouse()
+}
+
+// soon is how long what was found waits for what is being read with it. The caller gets what
+// changed together in few batches, and is not left without news while a thousand nodes are
+// read: it would believe that nobody follows those who came first.
+const soon = 40 * time.Millisecond
+
+// collect returns what was found, or nil if it is not time for that.
+func (w *watch) collect() (map[string]data, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	busy := len(w.reading) > 0 || len(w.dirty) > 0
+	if w.failed != nil || len(w.owed) > 0 || busy && time.Since(w.since) < soon {
+		return nil, w.failed
+	}
+	found := w.found
+	w.found, w.since = map[string]data{}, time.Now()
+	return found, nil
 }
 
 func (w *watch) get(ctx context.Context, node string) (data, error) {

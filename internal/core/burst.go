@@ -19,11 +19,9 @@ type burst struct {
 	suspects []record.Session
 	why      Why // reasons for the next plan
 	came     int // members that have joined since the last plan, many at most
-	left     int // and those that have left, likewise
 
 	asked  Time // when the read at the end of the quiet time was sent; Never if none is in flight
 	proved bool // it was answered quickly: the silence is that of the members, not of the store
-	waited bool // one was answered slowly, and the quiet time began anew
 }
 
 // news notes a change that others may follow: the quiet time begins anew, up to
@@ -195,7 +193,6 @@ func (n *Node) noticeEnd(p *peer) {
 		n.news()
 	default:
 		n.lead.burst.why |= WhyLeft
-		n.lead.burst.left = min(n.lead.burst.left+1, many)
 		n.news()
 	}
 }
@@ -229,8 +226,8 @@ func (n *Node) burstOver() bool {
 // a read that is sent at its end is answered quickly.
 func (n *Node) quietProved() bool {
 	s := &n.lead.burst
-	// slow-store-is-not-quiet: While the store answers slowly, silence does not end a
-	// burst of arrivals, or of many that leave.
+	// slow-store-is-not-quiet: While the store answers slowly, silence ends no burst of
+	// arrivals, nor, for a while, one of members that leave.
 	// Without it: Five hundred members start on a busy machine. The store has written
 	// twenty of their records and works on the others: nothing is heard of them for a
 	// while. The leader plans for twenty, and again for the rest.
@@ -238,7 +235,7 @@ func (n *Node) quietProved() bool {
 	if s.proved || !n.awaitsMore() || n.cfg.Quiet == 0 || rule.SlowStoreIsNotQuiet.Off() || rule.QuietAfterArrivals.Off() {
 		return true
 	}
-	if n.reached(s.since.Add(n.cfg.QuietMax)) {
+	if n.reached(n.latest()) {
 		return true
 	}
 	if s.asked == Never {
@@ -248,12 +245,21 @@ func (n *Node) quietProved() bool {
 	return false
 }
 
-// awaitsMore tells whether others may follow for whom the plan can wait: after arrivals
-// alone, or after many that leave; but once only then, since members that leave do not wait
-// for long. What few left behind may be idle until the plan.
+// awaitsMore tells whether others may follow for whom the plan can wait: after arrivals, and
+// after members that leave, which work on until the plan. What the dead left behind is idle.
 func (n *Node) awaitsMore() bool {
+	why := n.lead.burst.why
+	return why&(WhyJoined|WhyLeft) != 0 && why&(WhyDied|WhyEvicted) == 0
+}
+
+// latest is when the plan waits for a slow store no longer. Members that leave stop by
+// themselves when there is no plan in time, and it has to reach them.
+func (n *Node) latest() Time {
 	s := &n.lead.burst
-	return s.why&WhyJoined != 0 && s.why&(WhyLeft|WhyDied|WhyEvicted) == 0 || s.left == many && !s.waited && s.why&(WhyDied|WhyEvicted) == 0
+	if s.why&WhyLeft != 0 {
+		return s.since.Add(n.cfg.Leave / 2)
+	}
+	return s.since.Add(n.cfg.QuietMax)
 }
 
 // slow is the quiet time that follows from an answer or an arrival that took so long:
@@ -272,8 +278,7 @@ func (n *Node) storeAnswered() {
 	}
 	took := n.now.Sub(s.asked)
 	if s.proved = took <= n.cfg.Quiet/2; !s.proved {
-		s.waited = true
-		n.newsFor(max(n.cfg.Quiet, n.slow(took, mostForStore)))
+		n.newsFor(min(max(n.cfg.Quiet, n.slow(took, mostForStore)), n.latest().Sub(n.now)))
 	}
 	s.asked = Never
 }

@@ -222,7 +222,6 @@ func (n *Node) encodeLead(e *encoder) {
 	e.since(s.since, n.cfg.QuietMax)
 	e.since(s.asked, n.cfg.Quiet/2)
 	e.flag(s.proved)
-	e.flag(s.waited)
 	e.flag(s.open)
 	if s.open {
 		e.since(s.at, gap(beat))
@@ -233,7 +232,6 @@ func (n *Node) encodeLead(e *encoder) {
 	}
 	e.num(uint64(s.why))
 	e.num(uint64(s.came))
-	e.num(uint64(s.left))
 	e.num(uint64(l.tried))
 	for _, f := range [...]bool{l.taking, l.ready, l.gotRoster, l.gotOrders, l.gotList, l.rosterStale, l.listed, l.complete, l.asking, l.bugSeen} {
 		e.flag(f)

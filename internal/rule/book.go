@@ -563,7 +563,7 @@ var Book = [...]Entry{
 	},
 	SlowStoreIsNotQuiet: {
 		Name:    "slow-store-is-not-quiet",
-		Says:    "While the store answers slowly, silence does not end a burst of arrivals, or of many that leave.",
+		Says:    "While the store answers slowly, silence ends no burst of arrivals, nor, for a while, one of members that leave.",
 		Without: "silence of a slow store taken for the end of a burst",
 		Serves:  I5, Layer: Core, By: told, Old: "R43",
 	},

@@ -123,6 +123,7 @@ func (s *Server) zooKeeper(classes, ports string) error {
 dataDir=%s
 admin.enableServer=false
 maxClientCnxns=0
+clientPortListenBacklog=1024
 4lw.commands.whitelist=*
 %s`, s.data(), ports))
 	if err != nil {
