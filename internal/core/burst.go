@@ -19,6 +19,7 @@ type burst struct {
 	suspects []record.Session
 	why      Why // reasons for the next plan
 	came     int // members that have joined since the last plan, many at most
+	left     int // and those that have left, likewise
 
 	asked  Time // when the read at the end of the quiet time was sent; Never if none is in flight
 	proved bool // it was answered quickly: the silence is that of the members, not of the store
@@ -57,12 +58,13 @@ const many = 16
 func (n *Node) arrived(p *peer) time.Duration {
 	s, q := &n.lead.burst, n.cfg.Quiet
 	s.came = min(s.came+1, many)
-	// more-follow-many: After many arrivals the quiet time is three times as long.
+	// more-follow-many: After many arrivals the quiet time is four times as long, and after
+	// many that leave twice.
 	// Without it: Five hundred processes start on a busy machine. Fifty of them have joined,
 	// and for a fifth of a second none of the others gets the processor. The leader plans
 	// for fifty, and again for the rest.
 	if s.came == many && !rule.MoreFollowMany.Off() {
-		q = 3 * n.cfg.Quiet
+		q = 4 * n.cfg.Quiet
 	}
 	// slow-to-join: After a member that took long to join, the quiet time is four times as
 	// long, up to six quiet times.
@@ -73,6 +75,18 @@ func (n *Node) arrived(p *peer) time.Duration {
 		q = max(q, n.slow(p.rec.Took, MostForSlow))
 	}
 	return q
+}
+
+// departed counts a member that has left, or is leaving, and returns the quiet time that
+// follows it.
+func (n *Node) departed() time.Duration {
+	s := &n.lead.burst
+	s.left = min(s.left+1, many)
+	// more-follow-many: see arrived.
+	if s.left == many && !rule.MoreFollowMany.Off() {
+		return 2 * n.cfg.Quiet
+	}
+	return n.cfg.Quiet
 }
 
 // death notes the suspects when a member was declared dead: members that died with
@@ -193,7 +207,7 @@ func (n *Node) noticeEnd(p *peer) {
 		n.news()
 	default:
 		n.lead.burst.why |= WhyLeft
-		n.news()
+		n.newsFor(n.departed())
 	}
 }
 

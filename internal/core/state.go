@@ -232,6 +232,7 @@ func (n *Node) encodeLead(e *encoder) {
 	}
 	e.num(uint64(s.why))
 	e.num(uint64(s.came))
+	e.num(uint64(s.left))
 	e.num(uint64(l.tried))
 	for _, f := range [...]bool{l.taking, l.ready, l.gotRoster, l.gotOrders, l.gotList, l.rosterStale, l.listed, l.complete, l.asking, l.bugSeen} {
 		e.flag(f)

@@ -641,7 +641,7 @@ var Book = [...]Entry{
 	},
 	MoreFollowMany: {
 		Name:    "more-follow-many",
-		Says:    "After many arrivals the quiet time is three times as long.",
+		Says:    "After many arrivals the quiet time is four times as long, and after many that leave twice.",
 		Without: "pause in a large burst taken for its end",
 		Serves:  I5, Layer: Core, By: told, Old: "R65",
 	},
