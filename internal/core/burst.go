@@ -47,7 +47,7 @@ func (n *Node) newsFor(q time.Duration) {
 // that join.
 const (
 	mostForStore = 5
-	MostForSlow  = 8
+	MostForSlow  = 6
 )
 
 // many is how many members come by themselves at most, one after the other: more come
@@ -67,7 +67,7 @@ func (n *Node) arrived(p *peer) time.Duration {
 		q = 4 * n.cfg.Quiet
 	}
 	// slow-to-join: After a member that took long to join, the quiet time is four times as
-	// long, up to eight quiet times.
+	// long, up to six quiet times.
 	// Without it: Five hundred processes start on a busy machine. The first five of them
 	// have joined after a third of a second, and the others are not so far yet. The leader
 	// plans for five, and again for the rest.

@@ -647,7 +647,7 @@ var Book = [...]Entry{
 	},
 	SlowToJoin: {
 		Name:    "slow-to-join",
-		Says:    "After a member that took long to join, the quiet time is four times as long, up to eight quiet times.",
+		Says:    "After a member that took long to join, the quiet time is four times as long, up to six quiet times.",
 		Without: "few who were quicker taken for a whole burst",
 		Serves:  I5, Layer: Core, By: told, Old: "R66",
 	},
