@@ -34,6 +34,7 @@ var storeCases = []storeCase{
 	{"a watch begins with all there is", watchBegins},
 	{"a watch sees its prefix and nothing else", watchPrefix},
 	{"changes arrive", changesArrive},
+	{"many cells change at once", manyChange},
 	{"a watch begins in time", watchBeginsInTime},
 	{"a watch misses nothing at its beginning", watchMissesNothing},
 	{"many watchers see the newest, and never go back", manyWatchers},

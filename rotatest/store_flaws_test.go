@@ -460,6 +460,15 @@ var storeFlaws = []struct {
 			}
 		}
 	})},
+	{"a watch reads five hundred cells, and forgets the others", "many cells change at once", "begins with", with(func(o *odd) {
+		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
+			for batch, err := range o.MemStore.Watch(ctx, prefix) {
+				if !yield(batch[:min(500, len(batch))], err) {
+					return
+				}
+			}
+		}
+	})},
 	{"a watch reads first and listens then", "a watch begins in time", "did not show", with(readsThenListens)},
 	{"a watch listens when it is asked for more", "a watch misses nothing at its beginning", "in the loop over its first batch", with(func(o *odd) {
 		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {

@@ -279,6 +279,55 @@ func changesArrive(t *storeTest) {
 	})
 }
 
+// manyChange changes more cells at once than a driver may read in one go.
+func manyChange(t *storeTest) {
+	const keys, writers = 540, 6
+	key := func(i int) string { return t.key(fmt.Sprintf("many/%d", i)) }
+	clients := make([]*client, writers)
+	for w := range clients {
+		clients[w] = t.open()
+	}
+	each := func(change func(c *client, i int) error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for w, c := range clients {
+			wg.Go(func() {
+				for i := w; i < keys; i += writers {
+					if err := change(c, i); err != nil {
+						t.Errorf("%s: %v", key(i), err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	var revs [keys]rota.Rev
+	put := func(c *client, i int) (err error) {
+		revs[i], err = c.tryPut(key(i), fmt.Sprint(i), revs[i])
+		return err
+	}
+	each(put)
+	v := t.view(t.open(), t.key("many/"))
+	if len(v.first) != keys {
+		t.Errorf("a watch begins with %d cells, want %d", len(v.first), keys)
+	}
+	each(func(c *client, i int) error {
+		if err := put(c, i); err != nil || i%9 != 0 {
+			return err
+		}
+		rev := revs[i]
+		revs[i] = 0
+		return c.tryDelete(key(i), rev)
+	})
+	for i, rev := range revs {
+		v.wait(fmt.Sprintf("%s at %d in the end (0: deleted)", key(i), rev), func() bool {
+			e := v.cells[key(i)]
+			return rev == 0 && e.Deleted || rev != 0 && !e.Deleted && e.Rev == rev
+		})
+	}
+}
+
 // watchBeginsInTime begins watches during writes and deletions: there may be no gap
 // between the first batch and the first change.
 func watchBeginsInTime(t *storeTest) {
