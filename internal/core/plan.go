@@ -65,10 +65,10 @@ func (n *Node) adopt(p *record.Plan, rev Rev) {
 		p = p.Full() // only a leader needs all rows
 	}
 	n.plan, n.cell.rev = p, rev
+	n.cell.fails = Never // a plan was written
 	n.creates = false
 	if was == nil || was.Leader != p.Leader {
 		n.vacant, n.claiming = Never, false
-		n.cell.fails = Never
 		n.lead.resign()
 		if p.Leader == n.cfg.Session {
 			n.takeOver()
@@ -174,7 +174,10 @@ func (n *Node) tookPlanPut(ev *Event) {
 		c.put, c.fails, c.doubt = nil, Never, true
 		n.readPlanSoon()
 	default:
-		c.fails = min(c.fails, n.now)
+		// The answer may be lost, and the plan written and seen all the same.
+		if n.plan == nil || n.plan.Write != c.put.Write {
+			c.fails = min(c.fails, n.now)
+		}
 		// known-writes-only: A leader acts only on a plan that is known to be in the store.
 		// Without it: The leader's plan is lost on its way, and the leader takes it for
 		// written. It starts what that plan gives it, while the plan in the store names
