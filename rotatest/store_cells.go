@@ -35,6 +35,7 @@ var storeCases = []storeCase{
 	{"a watch sees its prefix and nothing else", watchPrefix},
 	{"changes arrive", changesArrive},
 	{"many cells change at once", manyChange},
+	{"cells are made anew", madeAnew},
 	{"a watch begins in time", watchBeginsInTime},
 	{"a watch misses nothing at its beginning", watchMissesNothing},
 	{"many watchers see the newest, and never go back", manyWatchers},

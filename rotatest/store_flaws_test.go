@@ -469,6 +469,26 @@ var storeFlaws = []struct {
 			}
 		}
 	})},
+	{"a watch forgets a cell that was deleted", "cells are made anew", "did not show", func() func() rota.Store {
+		var gone sync.Map
+		return with(func(o *odd) {
+			o.del = func(ctx context.Context, key string, prev rota.Rev) error {
+				gone.Store(key, true)
+				return o.MemStore.Delete(ctx, key, prev)
+			}
+			o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {
+				for batch, err := range o.MemStore.Watch(ctx, prefix) {
+					batch = slices.DeleteFunc(slices.Clone(batch), func(e rota.Entry) bool {
+						_, forgotten := gone.Load(e.Key)
+						return forgotten
+					})
+					if !yield(batch, err) {
+						return
+					}
+				}
+			}
+		})()
+	}},
 	{"a watch reads first and listens then", "a watch begins in time", "did not show", with(readsThenListens)},
 	{"a watch listens when it is asked for more", "a watch misses nothing at its beginning", "in the loop over its first batch", with(func(o *odd) {
 		o.watch = func(ctx context.Context, prefix string, yield func([]rota.Entry, error) bool) {

@@ -328,6 +328,41 @@ func manyChange(t *storeTest) {
 	}
 }
 
+// madeAnew deletes cells and makes them anew, each while the watch may still be learning of
+// the deletion. It shows the new ones, and what happens to them later.
+func madeAnew(t *storeTest) {
+	const rounds, keys = 25, 6
+	w := t.open()
+	v := t.view(t.open(), t.prefix)
+	var revs [keys]rota.Rev
+	each := func(round int, change func(key, value string, rev rota.Rev) (rota.Rev, error)) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := range keys {
+			wg.Go(func() {
+				var err error
+				if revs[i], err = change(t.key(fmt.Sprint(i)), fmt.Sprint(round), revs[i]); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+		for i, rev := range revs {
+			v.waitFor(t.key(fmt.Sprint(i)), fmt.Sprint(round), rev)
+		}
+	}
+	each(0, w.tryPut)
+	for round := range rounds {
+		each(2*round+1, func(key, value string, rev rota.Rev) (rota.Rev, error) {
+			if err := w.tryDelete(key, rev); err != nil {
+				return 0, err
+			}
+			return w.tryPut(key, value, 0)
+		})
+		each(2*round+2, w.tryPut)
+	}
+}
+
 // watchBeginsInTime begins watches during writes and deletions: there may be no gap
 // between the first batch and the first change.
 func watchBeginsInTime(t *storeTest) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -88,13 +89,17 @@ func (s *source) offsets(ctx context.Context, group string, of map[string][]int3
 // againTime is for how long again tries: what lasts longer is reported.
 const againTime = 5 * time.Second
 
+// passing are the answers that end by themselves, as a rule soon.
+var passing = []error{kerr.ConcurrentTransactions, kerr.UnstableOffsetCommit, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable}
+
 // again calls f until its error is none that asks for that. A transaction that ends makes
-// coordinators answer so for some milliseconds.
+// coordinators answer so for some milliseconds, and a new Kafka has no coordinator until it
+// has made the topic of its groups, which it does when first asked.
 func again(ctx context.Context, f func() error) error {
 	begun := time.Now()
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		err := f()
-		if !errors.Is(err, kerr.ConcurrentTransactions) && !errors.Is(err, kerr.UnstableOffsetCommit) && !errors.Is(err, kerr.CoordinatorLoadInProgress) {
+		if !slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) }) {
 			return err
 		}
 		if time.Since(begun) > againTime {

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/rota-dev/rota"
 )
 
 // TestHangingTransaction lets offsets be unstable until a transaction of the partition is aborted: as
@@ -31,4 +34,20 @@ func TestHangingTransaction(t *testing.T) {
 		t.Errorf("handled were %s, want %s", got, want)
 	}
 	waitFor(t, "the offset is committed", func() bool { return b.committed(l.group, 0) == 3 })
+}
+
+// TestNewKafka has no coordinator for the first moments, as a Kafka that is making the topic
+// of its groups. That is waited for, and no reading fails.
+func TestNewKafka(t *testing.T) {
+	t.Parallel()
+	b := newFake(t)
+	s := b.open()
+	if err := s.(rota.Binder).Bind("g"); err != nil {
+		t.Fatal(err)
+	}
+	f := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.CoordinatorNotAvailable, Count: 10})
+	defer f.Remove()
+	if got, err := s.(rota.Meter).Read(t.Context(), b.names); err != nil || len(got) != len(b.names) {
+		t.Errorf("a reading has %d partitions, want %d (%v)", len(got), len(b.names), err)
+	}
 }

@@ -141,7 +141,8 @@ func (w *watch) read(ctx context.Context) (batch []rota.Entry, due bool, err err
 
 // compare makes the watch read the nodes that the caller does not know, and those that it
 // knows and that are not in the list any more: a read that is on its way may have found one
-// of them, and only a read after that one tells that it is gone.
+// of them, and only a read after that one tells that it is gone. What is being read needs no
+// second read for being in the list: if it is not found, it is listed again.
 func (w *watch) compare(names map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +151,11 @@ func (w *watch) compare(names map[string]string) {
 		w.owed = map[string]bool{}
 	}
 	for node := range names {
-		if _, known := w.shown[node]; !known {
+		_, known := w.shown[node]
+		if d, read := w.found[node]; read {
+			known = d.stat != nil
+		}
+		if !known && !w.reading[node] {
 			w.dirty[node] = true
 			if first {
 				w.owed[node] = true
@@ -260,14 +265,19 @@ func (w *watch) pick() (nodes []string) {
 	return nodes
 }
 
-// got takes a node that was read. The data of one that is gone has no stat.
+// got takes a node that was read. The data of one that is gone has no stat. It may have been
+// made anew before it was read, and listed while the caller still knew it: it is listed again.
 func (w *watch) got(node string, d data, err error) {
 	w.mu.Lock()
 	delete(w.reading, node)
 	delete(w.owed, node)
-	if err == nil || errors.Is(err, zk.ErrNoNode) {
+	switch {
+	case err == nil:
 		w.found[node] = d
-	} else {
+	case errors.Is(err, zk.ErrNoNode):
+		w.found[node] = data{}
+		w.dirty[w.root] = true
+	default:
 		w.failed = err
 	}
 	w.mu.Unlock()
@@ -346,9 +356,12 @@ func (w *watch) news(node string, d data) []rota.Entry {
 }
 
 // gone returns that a cell is gone, if the caller knows the cell. If it is created again,
-// its parent changes too.
+// its parent changes too. A read that is on its way may find it again, and then we listen.
 func (w *watch) gone(node string) []rota.Entry {
-	if w.many() && w.heard[node] {
+	w.mu.Lock()
+	again := w.reading[node]
+	w.mu.Unlock()
+	if w.many() && w.heard[node] && !again {
 		delete(w.heard, node)
 		w.c.ignore(node, w)
 	}
