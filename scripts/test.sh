@@ -25,7 +25,7 @@ process_pkgs='/test/processes$'
 
 # What takes longest begins first, so that nothing waits for it alone at the end. go test
 # starts packages in the order of its arguments, and reports them in it.
-long_pkgs='/(cmd/rota|rotatest|drivers/rotanats|drivers/rotazk|test)$'
+long_pkgs='/(cmd/rota|rotatest|drivers/rota(nats|zk|rabbit)|test)$'
 longest_first() {
   local pkgs
   pkgs=$(cat)
@@ -114,24 +114,21 @@ unit() {
   fi
   pkgs=$(go list work)
   pkgs=$(grep -vE "$heavy_pkgs|$server_pkgs" <<<"$pkgs" | longest_first)
-  go test -p 3 -timeout 20m $race $flags $pkgs # some of them mostly wait for processes
+  go test -p 4 -timeout 20m $race $flags $pkgs # some of them mostly wait for processes
 }
 
-# The tests of brokers mostly wait, for leases, timeouts and back-off: more at once.
-# rotatest starts two servers at a time, however many tests want one.
-broker_pkgs='/drivers/rota(nats|rabbit|kafka|active)$'
-
 # servers installs what is missing, if it may, and runs the tests against it. A
-# result from the cache would not know what was installed since. Most of the time
-# goes into starting servers: more than 3 at once make nothing quicker on 2 cores.
+# result from the cache would not know what was installed since. The tests of stores
+# start servers, those of brokers mostly wait, for leases, timeouts and back-off: the
+# one beside the other keeps 2 cores busy. rotatest starts two servers at a time,
+# however many tests want one.
 servers() {
   scripts/deps.sh
   local pkgs
   pkgs=$(go list work)
   pkgs=$(grep -E "$server_pkgs" <<<"$pkgs" | longest_first)
-  go test -count=1 -timeout 15m -parallel 3 $(grep -vE "$process_pkgs|$broker_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 15m -parallel 6 $(grep -E "$broker_pkgs" <<<"$pkgs")
-  go test -count=1 -timeout 20m -parallel 6 $(grep -E "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 20m -p 3 -parallel 4 $(grep -vE "$process_pkgs" <<<"$pkgs")
+  go test -count=1 -timeout 20m -parallel 8 $(grep -E "$process_pkgs" <<<"$pkgs")
 }
 
 # matrix is what make test shows on some stores, or by a few histories, on all of them
