@@ -40,7 +40,7 @@ func TestS0_11_ByProcesses(t *testing.T) {
 	} else {
 		t.Parallel()
 	}
-	everywhere(t, func(t *testing.T, h *host) {
+	inTurn(t, func(t *testing.T, h *host) {
 		c := newCrew(t, h, 1024)
 		if prompt > 0 {
 			c.prompt = prompt

@@ -146,6 +146,14 @@ func everywhere(t *testing.T, test func(t *testing.T, h *host)) {
 	}
 }
 
+// inTurn is everywhere for a test that keeps the machine busy by itself: one host after the
+// other.
+func inTurn(t *testing.T, test func(t *testing.T, h *host)) {
+	for _, p := range chosenPairs(t) {
+		t.Run(p.name(), func(t *testing.T) { test(t, p.serve(t)) })
+	}
+}
+
 // onStores is everywhere for what is shown of stores alone: beside other brokers than NATS there
 // would be nothing new to see, and tests share some of those stores.
 func onStores(t *testing.T, test func(t *testing.T, p pair)) {

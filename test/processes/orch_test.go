@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,7 +60,7 @@ func newPlatform(c *crew) *platform {
 	if err := os.WriteFile(secret, []byte("a secret of more than 24 bytes"), 0o600); err != nil {
 		c.Fatal(err)
 	}
-	c.tune = append(c.tune, "--scaler", "webhook:"+s.URL+"?secret-file="+secret)
+	c.tune = append(c.tune, "--scaler", "webhook:"+s.URL+"?secret-file="+neturl.QueryEscape(secret))
 	return p
 }
 
