@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers matrix frozen-owners broker-campaign failovers burst freezes outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover bench-stores performance pictures ramp test-k8s test-image fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers matrix histories frozen-owners broker-campaign failovers burst freezes outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover bench-stores performance pictures ramp test-k8s test-image fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 comma := ,
 
@@ -19,6 +19,10 @@ servers: ## tests against real servers; installs what is missing, see scripts/de
 
 matrix: ## every row that real processes show, on every store and broker or on STORES (etcd,redis) and BROKERS (kafka,rabbitmq-quorum), and 200 histories of each store: hours
 	@ROTA_STORES=$(STORES) ROTA_BROKERS=$(BROKERS) scripts/test.sh matrix
+
+histories: ## COUNT (1000) histories of each store are judged, while its servers are killed and frozen: an hour
+	@scripts/deps.sh
+	@ROTA_REQUIRE_REAL=1 ROTA_HISTORIES=$(or $(COUNT),1000) go test -count=1 -timeout 6h -parallel 3 -v -run 'Histories$$' ./test
 
 burst: ## 500 members start, 500 more, 600 leave, RUNS times (1): real connections to real servers; STORES=etcd,zookeeper,redis and BROKERS=kafka,… for others than NATS
 	@ROTA_STORES=$(STORES) ROTA_BROKERS=$(BROKERS) scripts/test.sh burst

@@ -22,19 +22,19 @@ type uneven struct {
 	work    map[string]time.Duration // how long the handler takes; a microsecond by default
 	mu      sync.Mutex
 	left    map[string]int
+	batch   int  // messages of a delivery
 	unpaced bool // serve it without the gate
 }
 
 const (
 	unevenQueues = 16
 	unevenSize   = 10_000
-	unevenBatch  = 8
 )
 
 // newUneven makes queues q0 … q15 but those in without: q0 answers at once, q15
 // after 5 ms.
 func newUneven(without ...string) *uneven {
-	u := &uneven{latency: map[string]time.Duration{}, left: map[string]int{}}
+	u := &uneven{latency: map[string]time.Duration{}, left: map[string]int{}, batch: 8}
 	for i, name := range rotatest.Names(unevenQueues) {
 		if slices.Contains(without, name) {
 			continue
@@ -65,7 +65,7 @@ func (u *uneven) Consume(ctx context.Context, own rota.Ownership, deliver rota.D
 		case <-time.After(u.latency[own.Partition()]):
 		}
 		u.mu.Lock()
-		msgs := make([]rota.Message, min(u.left[own.Partition()], unevenBatch))
+		msgs := make([]rota.Message, min(u.left[own.Partition()], u.batch))
 		u.mu.Unlock()
 		if len(msgs) == 0 {
 			<-own.Stop()
@@ -162,6 +162,21 @@ func TestS0_01_BackloggedQueuesAreServedAtAnEqualRate(t *testing.T) {
 			t.Errorf("(max − min)/mean = %.1f %% over %v", 100*s, handled)
 		}
 	})
+}
+
+// Where sources bring many messages at once, partitions may be further ahead of each other.
+func TestS0_01_LargeDeliveriesAreServedAtAnEqualRate(t *testing.T) {
+	for _, batch := range []int{64, 1000} {
+		u := newUneven()
+		u.batch = batch
+		synctest.Test(t, func(t *testing.T) {
+			handled, took := serve(t, u, nil)
+			t.Logf("%d at once: spread %.2f %% after %v", batch, 100*spread(handled), took)
+			if s := spread(handled); s >= 0.05 {
+				t.Errorf("%d at once: (max − min)/mean = %.1f %% over %v", batch, 100*s, handled)
+			}
+		})
+	}
 }
 
 // laborious is newUneven with handlers that take 10 to 25 ms.

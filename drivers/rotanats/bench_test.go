@@ -39,7 +39,7 @@ type race struct {
 func BenchmarkAgainstBareConsumer(b *testing.B) {
 	for _, r := range []race{
 		{storage: jetstream.MemoryStorage, partitions: 1, messages: 100_000},
-		{storage: jetstream.MemoryStorage, partitions: 16, messages: 160_000},
+		{storage: jetstream.MemoryStorage, partitions: 16, messages: 800_000},
 		{storage: jetstream.MemoryStorage, partitions: 256, messages: 256_000},
 		{storage: jetstream.FileStorage, partitions: 1, messages: 100_000},
 		{storage: jetstream.FileStorage, partitions: 16, messages: 160_000},

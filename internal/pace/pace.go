@@ -29,6 +29,16 @@ const (
 	// defaultAhead is Gate.Ahead if that is 0.
 	defaultAhead = 64
 
+	// Where messages are quick, a partition may be further ahead: by aheadTime at the rate
+	// of the slowest, but by no more than one part in aheadPart of what that one has
+	// handled, so that the rates stay equal. Brokers send what was fetched of one partition
+	// in one go. With less, broker and member would wait for each other in turns.
+	aheadTime = 50 * time.Millisecond
+	aheadPart = 25
+
+	// rateTime is how far two instants are apart that tell the rate of the slowest.
+	rateTime = 20 * time.Millisecond
+
 	// recheck is how long a waiting partition sleeps at most before it looks whether
 	// the partition it waits for has become absent.
 	recheck = absent / 2
@@ -54,13 +64,16 @@ const (
 // lock is never held across anything that blocks.
 type Gate struct {
 	// Ahead is how many messages one partition may be ahead of the slowest that is
-	// waited for; 0 means 64. It must not change once a partition has joined.
+	// waited for, in any case; 0 means 64. It must not change once a partition has joined.
 	Ahead int64
 
 	mu    sync.Mutex
 	turns []*Turn
 	low   int64         // the count of the slowest turn, when last searched for
 	seen  time.Time     // when that was
+	begun int64         // the low at which the rate is measured from
+	since time.Time     // and when that was
+	quick int64         // how many messages the slowest handles in aheadTime
 	wake  chan struct{} // nil if nobody waits; closed when low has reached goal, or may have
 	goal  int64
 	took  time.Duration // the sum of what the turns' handlers take
@@ -175,15 +188,17 @@ func (t *Turn) Done(at time.Time, n int) (took time.Duration) {
 // Waiting partitions are woken once for half of Ahead, not for every message.
 func (t *Turn) pass(now time.Time, arriving bool) (wake chan struct{}) {
 	g := t.gate
-	ahead := cmp.Or(g.Ahead, defaultAhead)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if arriving {
 		t.arrive(now)
 	}
 	t.last = now
+	ahead := g.ahead()
 	if t.count-g.low > ahead && (g.wake == nil || now.Sub(g.seen) > maxAge) {
 		g.low, g.seen = g.slowest(now), now
+		g.measure(now)
+		ahead = g.ahead()
 	}
 	if t.count-g.low <= ahead {
 		return nil
@@ -192,6 +207,19 @@ func (t *Turn) pass(now time.Time, arriving bool) (wake chan struct{}) {
 		g.wake, g.goal = make(chan struct{}), g.low+(ahead+1)/2
 	}
 	return g.wake
+}
+
+// ahead is how far a partition may be ahead of the slowest.
+func (g *Gate) ahead() int64 {
+	return max(cmp.Or(g.Ahead, defaultAhead), min(g.quick, g.low/aheadPart))
+}
+
+// measure learns the rate of the slowest, when somebody is ahead of it.
+func (g *Gate) measure(now time.Time) {
+	if passed := now.Sub(g.since); passed >= rateTime {
+		g.quick = int64(float64(g.low-g.begun) * float64(aheadTime) / float64(passed))
+		g.begun, g.since = g.low, now
+	}
 }
 
 // arrive moves a partition that comes back after an absence up to the slowest, so

@@ -67,6 +67,38 @@ func TestAheadIsTheLead(t *testing.T) {
 	})
 }
 
+// TestTheLeadIsAPartOfTheRate lets a partition go as far ahead as it may of one that handles
+// some messages every millisecond.
+func TestTheLeadIsAPartOfTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		fast, even := g.Join(), g.Join()
+		lead := func(each, until int) int64 {
+			for even.count < int64(until) {
+				time.Sleep(time.Millisecond)
+				at, _ := even.Wait(t.Context(), nil)
+				even.Done(at, each)
+				passing(fast, 10_000)
+			}
+			return fast.count - even.count
+		}
+		for _, c := range []struct {
+			each, until int
+			want        int64
+			because     string
+		}{
+			{20, 1000, defaultAhead, "few were handled"},
+			{20, 4000, 4000 / aheadPart, "that is a part of what was handled"},
+			{20, 40_000, 20 * int64(aheadTime/time.Millisecond), "that is aheadTime at its rate"},
+			{1, 41_500, defaultAhead, "it has become slow"},
+		} {
+			if got := lead(c.each, c.until); got < c.want*9/10 || got > c.want+c.want/10+1 {
+				t.Errorf("after %d: %d ahead, want about %d: %s", c.until, got, c.want, c.because)
+			}
+		}
+	})
+}
+
 func TestAPartitionAloneNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate

@@ -259,7 +259,7 @@ func TestS0_01_EqualRatesByOneProcess(t *testing.T) {
 				n -= before[p]
 				least, most, sum = min(least, n), max(most, n), sum+n
 			}
-			// One may be 64 ahead of another at any time; the rest is the machine's.
+			// One may be 64 ahead of another at so few messages; the rest is the machine's.
 			fair = most-least <= 64+sum/(queues-1)/2
 			t.Logf("while %d were handled: %d to %d per queue", sum, least, most)
 		}
