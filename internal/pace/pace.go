@@ -32,9 +32,12 @@ const (
 	// Where messages are quick, a partition may be further ahead: by aheadTime at the rate
 	// of the slowest, but by no more than one part in aheadPart of what that one has
 	// handled, so that the rates stay equal. Brokers send what was fetched of one partition
-	// in one go. With less, broker and member would wait for each other in turns.
+	// in one go. With less, broker and member would wait for each other in turns. It is
+	// mostAhead at most, since the rate of a moment may be much too high: when the slowest
+	// is waited for no longer, the next one seems to have made a leap.
 	aheadTime = 50 * time.Millisecond
 	aheadPart = 25
+	mostAhead = 1000
 
 	// rateTime is how far two instants are apart that tell the rate of the slowest.
 	rateTime = 20 * time.Millisecond
@@ -43,8 +46,8 @@ const (
 	// the partition it waits for has become absent.
 	recheck = absent / 2
 
-	// maxAge is how old Gate.low may be while partitions wait: they need not all
-	// search for the slowest.
+	// maxAge is how old Gate.low may be while partitions wait or are far ahead: they need
+	// not all search for the slowest.
 	maxAge = absent / 4
 
 	// pause is how long the source of a backlogged partition may take to deliver a
@@ -71,7 +74,7 @@ type Gate struct {
 	turns []*Turn
 	low   int64         // the count of the slowest turn, when last searched for
 	seen  time.Time     // when that was
-	begun int64         // the low at which the rate is measured from
+	begun int64         // what low was when the measurement of its rate began
 	since time.Time     // and when that was
 	quick int64         // how many messages the slowest handles in aheadTime
 	wake  chan struct{} // nil if nobody waits; closed when low has reached goal, or may have
@@ -194,8 +197,8 @@ func (t *Turn) pass(now time.Time, arriving bool) (wake chan struct{}) {
 		t.arrive(now)
 	}
 	t.last = now
-	ahead := g.ahead()
-	if t.count-g.low > ahead && (g.wake == nil || now.Sub(g.seen) > maxAge) {
+	ahead, lead := g.ahead(), t.count-g.low
+	if lead > ahead && g.wake == nil || lead > g.least() && now.Sub(g.seen) > maxAge {
 		g.low, g.seen = g.slowest(now), now
 		g.measure(now)
 		ahead = g.ahead()
@@ -209,9 +212,12 @@ func (t *Turn) pass(now time.Time, arriving bool) (wake chan struct{}) {
 	return g.wake
 }
 
-// ahead is how far a partition may be ahead of the slowest.
+// least is how far a partition may be ahead of the slowest in any case.
+func (g *Gate) least() int64 { return cmp.Or(g.Ahead, defaultAhead) }
+
+// ahead is how far it may be ahead now.
 func (g *Gate) ahead() int64 {
-	return max(cmp.Or(g.Ahead, defaultAhead), min(g.quick, g.low/aheadPart))
+	return max(g.least(), min(g.quick, g.low/aheadPart, mostAhead))
 }
 
 // measure learns the rate of the slowest, when somebody is ahead of it.

@@ -91,10 +91,38 @@ func TestTheLeadIsAPartOfTheRate(t *testing.T) {
 			{20, 4000, 4000 / aheadPart, "that is a part of what was handled"},
 			{20, 40_000, 20 * int64(aheadTime/time.Millisecond), "that is aheadTime at its rate"},
 			{1, 41_500, defaultAhead, "it has become slow"},
+			{30, 80_000, mostAhead, "that is the most"},
 		} {
 			if got := lead(c.each, c.until); got < c.want*9/10 || got > c.want+c.want/10+1 {
 				t.Errorf("after %d: %d ahead, want about %d: %s", c.until, got, c.want, c.because)
 			}
+		}
+	})
+}
+
+// TestTheRateIsThatOfNow has a partition far ahead of a quick one, which becomes slow: what
+// it might have been ahead before is forgotten.
+func TestTheRateIsThatOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		fast, other := g.Join(), g.Join()
+		handles := func(each int) {
+			time.Sleep(time.Millisecond)
+			at, _ := other.Wait(t.Context(), nil)
+			other.Done(at, each)
+		}
+		for range 2000 {
+			handles(20)
+			passing(fast, 10_000)
+		}
+		if lead := fast.count - other.count; lead < 4*defaultAhead {
+			t.Fatalf("%d ahead of a quick one", lead)
+		}
+		for fast.count-other.count > 2*defaultAhead {
+			handles(1)
+		}
+		if n := passing(fast, 1000); n > 0 {
+			t.Errorf("%d messages before the wait, though the other is slow, and it is %d ahead", n, 2*defaultAhead)
 		}
 	})
 }
