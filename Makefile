@@ -1,4 +1,4 @@
-.PHONY: help test lint unit servers matrix histories frozen-owners broker-campaign failovers burst freezes outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover bench-stores performance pictures ramp test-k8s test-image fuzz notices sbom gosec tidy release
+.PHONY: help test lint unit servers matrix histories frozen-owners broker-campaign bench-brokers failovers burst freezes outage many elections nats-campaign heavy mutants mutate sim explore evidence bench-failover bench-stores performance pictures ramp test-k8s test-image fuzz notices sbom gosec tidy release
 .DEFAULT_GOAL := help
 comma := ,
 
@@ -38,6 +38,12 @@ frozen-owners: ## an owner with all the messages that it may fetch is frozen, TR
 broker-campaign: ## MESSAGES (200000) through 32 partitions of every broker or of BROKERS while members and the broker are killed: ten minutes each
 	@scripts/deps.sh
 	@cd test && ROTA_REQUIRE_REAL=1 ROTA_STORES=embedded ROTA_BROKERS=$(BROKERS) ROTA_MESSAGES=$(or $(MESSAGES),200000) go test -count=1 -timeout 3h -v -run '^TestBrokerCampaign$$' ./processes
+
+bench-brokers: ## on each broker: speed beside the bare client, 1000 partitions on one member, and for how long a partition that moves is idle: half an hour, on an idle machine
+	@scripts/deps.sh
+	@for d in rotarabbit rotaactive rotakafka; do (cd drivers/$$d && go test -timeout 1h -run '^$$' -bench AgainstBare -benchtime 10x .) || exit 1; done
+	@for d in rotarabbit rotaactive rotakafka; do (cd drivers/$$d && ROTA_REQUIRE_REAL=1 ROTA_MANY=1000 go test -count=1 -timeout 1h -v -run '^TestManyPartitions$$' .) || exit 1; done
+	@cd test && ROTA_REQUIRE_REAL=1 ROTA_STORES=embedded ROTA_MOVING=$(or $(ROUNDS),3) go test -count=1 -timeout 1h -v -run '^TestIdleWhileMoving$$' ./processes
 
 failovers: ## an endpoint that serves members is killed under load, COUNT (20) times each: a node of three of RabbitMQ, and the active one of two brokers of ActiveMQ, by each protocol
 	@scripts/deps.sh

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,11 +11,11 @@ import (
 	"github.com/go-stomp/stomp/v3"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/measure"
 	"github.com/rota-dev/rota/rotatest"
 )
 
 const (
-	benchPairs    = 10
 	benchMessages = 4_000
 	benchPrefetch = 256
 	benchSettle   = mostBatch // messages per acknowledgement, as rota does it
@@ -28,42 +26,17 @@ const (
 // backlog, with the same prefetch, the same acknowledgements and a handler that is busy
 // for 20 µs. Pairs are interleaved, so that other load on the machine hits both.
 //
-//	go test -run '^$' -bench AgainstBare -benchtime 1x .
+//	go test -run '^$' -bench AgainstBare -benchtime 10x .
 func BenchmarkAgainstBareConsumer(b *testing.B) {
 	s := rotatest.StartActiveMQ6(b, rotatest.ActiveMQSetup{Unsynced: true})
-	for scheme, bare := range map[string]func(testing.TB, string, string) time.Duration{"stomp": bareSTOMP, "amqp10": bareAMQP} {
+	for scheme, bare := range map[string]func(testing.TB, string, string) measure.Lap{"stomp": bareSTOMP, "amqp10": bareAMQP} {
 		addr := s.At(protocols[scheme])
-		run := []func() time.Duration{
-			func() time.Duration { return bare(b, addr, fill(b, scheme, addr)) },
-			func() time.Duration { return throughRota(b, scheme, addr, fill(b, scheme, addr)) },
-		}
 		b.Run(scheme, func(b *testing.B) {
-			for _, f := range run {
-				f() // to warm up
-			}
-			for b.Loop() {
-				ratios(b, run)
-			}
+			measure.Pairs(b,
+				func() measure.Lap { return bare(b, addr, fill(b, scheme, addr)) },
+				func() measure.Lap { return throughRota(b, scheme, addr, fill(b, scheme, addr)) })
 		})
 	}
-}
-
-func ratios(b *testing.B, run []func() time.Duration) {
-	var all []float64
-	for i := range benchPairs {
-		var took [2]time.Duration
-		for k := range run { // the first of a pair alternates
-			at := (i + k) % 2
-			took[at] = run[at]()
-		}
-		all = append(all, took[0].Seconds()/took[1].Seconds())
-		b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", i+1, benchMessages/took[0].Seconds(), benchMessages/took[1].Seconds(), all[i])
-	}
-	slices.Sort(all)
-	n := len(all)
-	b.ReportMetric((all[(n-1)/2]+all[n/2])/2, "ratio")
-	b.ReportMetric(all[0], "ratio-min")
-	b.ReportMetric(all[n-1], "ratio-max")
 }
 
 // fill fills a new queue.
@@ -83,39 +56,7 @@ func fill(b testing.TB, scheme, addr string) (queue string) {
 	return queue
 }
 
-// work is busy, like a handler that computes.
-func work() {
-	for end := time.Now().Add(benchWork); time.Now().Before(end); {
-	}
-}
-
-// A stopwatch runs from the first message to the last.
-type stopwatch struct {
-	n     atomic.Int64
-	begun time.Time
-	done  chan time.Duration
-}
-
-func (w *stopwatch) tick() {
-	switch w.n.Add(1) {
-	case 1:
-		w.begun = time.Now()
-	case benchMessages:
-		w.done <- time.Since(w.begun)
-	}
-}
-
-func (w *stopwatch) wait(b testing.TB) time.Duration {
-	select {
-	case d := <-w.done:
-		return d
-	case <-time.After(time.Minute):
-		b.Fatalf("%d of %d messages after a minute", w.n.Load(), benchMessages)
-		return 0
-	}
-}
-
-func bareSTOMP(b testing.TB, addr, queue string) time.Duration {
+func bareSTOMP(b testing.TB, addr, queue string) measure.Lap {
 	c, err := stomp.Dial("tcp", addr, stomp.ConnOpt.HeartBeat(0, 0))
 	if err != nil {
 		b.Fatal(err)
@@ -126,24 +67,24 @@ func bareSTOMP(b testing.TB, addr, queue string) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := &stopwatch{done: make(chan time.Duration, 1)}
+	w := measure.NewStopwatch(benchMessages, 1)
 	for n := 1; n <= benchMessages; n++ {
 		msg := <-sub.C
 		if msg.Err != nil {
 			b.Fatal(msg.Err)
 		}
-		work()
+		measure.Work(benchWork)
 		if n%benchSettle == 0 || n == benchMessages {
 			if err := c.Ack(msg); err != nil {
 				b.Fatal(err)
 			}
 		}
-		w.tick()
+		w.Count()
 	}
-	return w.wait(b)
+	return w.Wait(b)
 }
 
-func bareAMQP(b testing.TB, addr, queue string) time.Duration {
+func bareAMQP(b testing.TB, addr, queue string) measure.Lap {
 	ctx := context.Background()
 	c, err := amqp.Dial(ctx, "amqp://"+addr, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	if err != nil {
@@ -158,30 +99,30 @@ func bareAMQP(b testing.TB, addr, queue string) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := &stopwatch{done: make(chan time.Duration, 1)}
+	w := measure.NewStopwatch(benchMessages, 1)
 	for range benchMessages {
 		m, err := r.Receive(ctx, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		work()
+		measure.Work(benchWork)
 		if err := r.AcceptMessage(ctx, m); err != nil {
 			b.Fatal(err)
 		}
-		w.tick()
+		w.Count()
 	}
-	return w.wait(b)
+	return w.Wait(b)
 }
 
-func throughRota(b testing.TB, scheme, addr, queue string) time.Duration {
-	w := &stopwatch{done: make(chan time.Duration, 1)}
+func throughRota(b testing.TB, scheme, addr, queue string) measure.Lap {
+	w := measure.NewStopwatch(benchMessages, 1)
 	src := Source(fmt.Sprintf("%s://%s?queues=%s&prefetch=%d", scheme, addr, queue, benchPrefetch)).(*source)
 	defer src.Close()
 	m, err := rota.New(rota.Config{
 		Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true,
 		Handle: func(context.Context, rota.Message) error {
-			work()
-			w.tick()
+			measure.Work(benchWork)
+			w.Count()
 			return nil
 		},
 	})
@@ -191,10 +132,10 @@ func throughRota(b testing.TB, scheme, addr, queue string) time.Duration {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	took := w.wait(b)
+	lap := w.Wait(b)
 	cancel()
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	return took
+	return lap
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/measure"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -46,7 +47,8 @@ func manyPartitions(t *testing.T, b *broker, n int) {
 		}
 	})
 	eventually(t, "all are started", func() bool { return started.Load() == int64(n) })
-	t.Logf("%d partitions are started after %v; %d KB of heap each", n, time.Since(begun).Round(time.Millisecond), (heap()-before)/int64(n)/1024)
+	took := time.Since(begun).Round(time.Millisecond)
+	t.Logf("%d partitions are started after %v; %d KB of heap each; this process has %d MB, and %d connections", n, took, (heap()-before)/int64(n)/1024, measure.Resident(t, os.Getpid()), measure.Connections(t, b.addr))
 	begun = time.Now()
 	for _, q := range src.set.queues {
 		if err := src.publish(t.Context(), q, rota.Message{Value: []byte("x")}); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -14,11 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/measure"
 	"github.com/rota-dev/rota/rotatest"
 )
 
 const (
-	benchPairs    = 10
 	benchMessages = 50_000
 	benchEvery    = time.Second // between commits, as rota does it
 	benchWork     = 20 * time.Microsecond
@@ -28,7 +27,7 @@ const (
 // of one partition, with commits as often and a handler that is busy for 20 µs. Pairs are
 // interleaved, so that other load on the machine hits both.
 //
-//	go test -run '^$' -bench AgainstBare -benchtime 1x .
+//	go test -run '^$' -bench AgainstBare -benchtime 10x .
 func BenchmarkAgainstBareClient(b *testing.B) {
 	s := rotatest.StartKafka(b)
 	k := newBroker(b, s.Addr())
@@ -37,69 +36,17 @@ func BenchmarkAgainstBareClient(b *testing.B) {
 		list = append(list, k.records(k.names[0], make([]byte, 200))...)
 	}
 	k.must(k.admin.ProduceSync(context.Background(), list...).FirstErr())
-	run := []func(*broker) time.Duration{bare, throughRota}
-	for _, f := range run {
-		f(k) // to warm up
-	}
-	for b.Loop() {
-		var ratios []float64
-		for i := range benchPairs {
-			var took [2]time.Duration
-			for j := range run { // the first of a pair alternates
-				at := (i + j) % 2
-				took[at] = run[at](k)
-			}
-			ratios = append(ratios, took[0].Seconds()/took[1].Seconds())
-			b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", i+1, benchMessages/took[0].Seconds(), benchMessages/took[1].Seconds(), ratios[i])
-		}
-		slices.Sort(ratios)
-		n := len(ratios)
-		b.ReportMetric((ratios[(n-1)/2]+ratios[n/2])/2, "ratio")
-		b.ReportMetric(ratios[0], "ratio-min")
-		b.ReportMetric(ratios[n-1], "ratio-max")
-	}
-}
-
-// work is busy, like a handler that computes.
-func work() {
-	for end := time.Now().Add(benchWork); time.Now().Before(end); {
-	}
-}
-
-// A stopwatch runs from the first message to the last.
-type stopwatch struct {
-	n     atomic.Int64
-	begun time.Time
-	done  chan time.Duration
-}
-
-func (w *stopwatch) tick() {
-	switch w.n.Add(1) {
-	case 1:
-		w.begun = time.Now()
-	case benchMessages:
-		w.done <- time.Since(w.begun)
-	}
-}
-
-func (w *stopwatch) wait(b *broker) time.Duration {
-	select {
-	case d := <-w.done:
-		return d
-	case <-time.After(time.Minute):
-		b.t.Fatalf("%d of %d messages after a minute", w.n.Load(), benchMessages)
-		return 0
-	}
+	measure.Pairs(b, func() measure.Lap { return bare(k) }, func() measure.Lap { return throughRota(k) })
 }
 
 // bare consumes by the client's own consumer and commits plainly.
-func bare(b *broker) time.Duration {
+func bare(b *broker) measure.Lap {
 	c := newClient(b.t, b.addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{b.topic: {0: kgo.NewOffset().AtStart()}}))
 	defer c.Close()
 	admin, group := kadm.NewClient(c), "bare-"+rand.Text()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w := &stopwatch{done: make(chan time.Duration, 1)}
+	w := measure.NewStopwatch(benchMessages, 1)
 	var at atomic.Int64
 	go func() {
 		for last := time.Now(); ; {
@@ -108,9 +55,9 @@ func bare(b *broker) time.Duration {
 				return
 			}
 			for r := range got.RecordsAll() {
-				work()
+				measure.Work(benchWork)
 				at.Store(r.Offset + 1)
-				w.tick()
+				w.Count()
 				if time.Since(last) > benchEvery {
 					last = time.Now()
 					go func() {
@@ -122,22 +69,22 @@ func bare(b *broker) time.Duration {
 			}
 		}
 	}()
-	return w.wait(b)
+	return w.Wait(b.t)
 }
 
-func throughRota(b *broker) time.Duration {
-	w := &stopwatch{done: make(chan time.Duration, 1)}
+func throughRota(b *broker) measure.Lap {
+	w := measure.NewStopwatch(benchMessages, 1)
 	l := newLedger(b.t)
 	src := b.open()
 	leave := l.member(src, func(c *rota.Config) {
 		c.Handle = func(context.Context, rota.Message) error {
-			work()
-			w.tick()
+			measure.Work(benchWork)
+			w.Count()
 			return nil
 		}
 	})
 	defer leave()
-	return w.wait(b)
+	return w.Wait(b.t)
 }
 
 // TestManyPartitions has many partitions of one topic on one member. With ROTA_MANY=1000 it
@@ -182,7 +129,7 @@ func TestManyPartitions(t *testing.T) {
 	begun := time.Now()
 	leave := l.member(b.open())
 	l.wait("all are consumed", all(1))
-	t.Logf("%d partitions are consumed after %.2f s; this process has %d MB, and %d connections", n, time.Since(begun).Seconds(), resident(t), connections(t, b.addr))
+	t.Logf("%d partitions are consumed after %.2f s; this process has %d MB, and %d connections", n, time.Since(begun).Seconds(), measure.Resident(t, os.Getpid()), measure.Connections(t, b.addr))
 	begun = time.Now()
 	publish()
 	l.wait("all go on", all(2))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/measure"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -59,25 +59,7 @@ func (r race) bench(b *testing.B) {
 	}
 	r.js = js
 	r.fill(b)
-	run := []func(testing.TB) float64{r.bare, r.throughRota}
-	for _, f := range run {
-		f(b) // to warm up
-	}
-	var ratios []float64
-	for b.Loop() { // a pair each
-		var speed [2]float64
-		for k := range run { // the first of a pair alternates
-			at := (len(ratios) + k) % 2
-			speed[at] = run[at](b)
-		}
-		ratios = append(ratios, speed[1]/speed[0])
-		b.Logf("pair %2d: bare %6.0f/s, rota %6.0f/s, ratio %.3f", len(ratios), speed[0], speed[1], speed[1]/speed[0])
-	}
-	b.ReportMetric(middle(ratios), "ratio") // which sorts them
-	n := len(ratios)
-	b.ReportMetric(ratios[0], "ratio-min")
-	b.ReportMetric(ratios[n-1], "ratio-max")
-	b.ReportMetric(ratios[n*3/4]-ratios[n/4], "ratio-iqr")
+	measure.Pairs(b, func() measure.Lap { return r.bare(b) }, func() measure.Lap { return r.throughRota(b) })
 }
 
 func (r *race) subject(i int) string { return fmt.Sprint("bench.", i) }
@@ -98,46 +80,7 @@ func (r *race) fill(b testing.TB) {
 	<-r.js.PublishAsyncComplete()
 }
 
-// busy is busy, like a handler that computes.
-func (r *race) busy() {
-	for end := time.Now().Add(r.work); r.work > 0 && time.Now().Before(end); {
-	}
-}
-
-// A stopwatch runs from when every partition has had a message to the last message of all.
-type stopwatch struct {
-	*race
-	n, begun atomic.Int64 // messages, and partitions that have had one
-	since    atomic.Int64 // messages before the clock began
-	at       time.Time
-	done     chan float64 // messages per second
-}
-
-func newStopwatch(r *race) *stopwatch { return &stopwatch{race: r, done: make(chan float64, 1)} }
-
-// tick counts a message.
-func (w *stopwatch) tick(first bool) {
-	n := w.n.Add(1)
-	if first && w.begun.Add(1) == int64(w.partitions) {
-		w.at = time.Now()
-		w.since.Store(n)
-	}
-	if n == int64(w.messages) {
-		w.done <- float64(n-w.since.Load()) / time.Since(w.at).Seconds()
-	}
-}
-
-func (w *stopwatch) wait(b testing.TB) float64 {
-	select {
-	case speed := <-w.done:
-		return speed
-	case <-time.After(2 * time.Minute):
-		b.Fatalf("%d of %d messages after two minutes", w.n.Load(), w.messages)
-		return 0
-	}
-}
-
-func (r *race) bare(b testing.TB) float64 {
+func (r *race) bare(b testing.TB) measure.Lap {
 	nc, err := nats.Connect(r.url)
 	if err != nil {
 		b.Fatal(err)
@@ -147,7 +90,7 @@ func (r *race) bare(b testing.TB) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, name := newStopwatch(r), "bare"+rand.Text()
+	w, name := measure.NewStopwatch(r.messages, r.partitions), "bare"+rand.Text()
 	ctx := context.Background()
 	for i := range r.partitions {
 		c, err := js.CreateConsumer(ctx, "BENCH", jetstream.ConsumerConfig{
@@ -158,11 +101,11 @@ func (r *race) bare(b testing.TB) float64 {
 		}
 		n := 0
 		cc, err := c.Consume(func(msg jetstream.Msg) {
-			r.busy()
+			measure.Work(r.work)
 			if n++; n%benchSettle == 0 {
 				msg.Ack()
 			}
-			w.tick(n == 1)
+			w.Tick(n == 1)
 		}, jetstream.PullMaxMessages(benchPrefetch))
 		if err != nil {
 			b.Fatal(err)
@@ -170,17 +113,17 @@ func (r *race) bare(b testing.TB) float64 {
 		defer cc.Stop()
 	}
 	defer r.removeConsumers(b)
-	return w.wait(b)
+	return w.Wait(b)
 }
 
-func (r *race) throughRota(b testing.TB) float64 {
-	w := newStopwatch(r)
+func (r *race) throughRota(b testing.TB) measure.Lap {
+	w := measure.NewStopwatch(r.messages, r.partitions)
 	src := rotanats.Source(fmt.Sprintf("%s?stream=BENCH&subject=bench.*&partitions=%d&durable=rota%s&prefetch=%d", r.url, r.partitions, rand.Text(), benchPrefetch))
 	m, err := rota.New(rota.Config{
 		Group: "bench", Store: rotatest.NewMemStore(), Source: src, NewGroup: true,
 		Handle: func(_ context.Context, msg rota.Message) error {
-			r.busy()
-			w.tick(msg.Position <= uint64(r.partitions)) // each partition has one of the first messages
+			measure.Work(r.work)
+			w.Tick(msg.Position <= uint64(r.partitions)) // each partition has one of the first messages
 			return nil
 		},
 	})
@@ -190,14 +133,14 @@ func (r *race) throughRota(b testing.TB) float64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	speed := w.wait(b)
+	lap := w.Wait(b)
 	cancel()
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
 	src.(interface{ Close() error }).Close()
 	r.removeConsumers(b)
-	return speed
+	return lap
 }
 
 func (r *race) removeConsumers(b testing.TB) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/drivers/rotanats"
+	"github.com/rota-dev/rota/internal/measure"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -38,7 +39,7 @@ func TestManyPartitions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, pid := hostProcess(t, dir)
 	c := newCrowd(t, "folder:"+dir, n)
-	t.Logf("%d partitions; the server has %d MB", n, resident(t, pid))
+	t.Logf("%d partitions; the server has %d MB", n, measure.Resident(t, pid))
 	c.publish()
 	begun := time.Now()
 	var leave []func()
@@ -46,10 +47,10 @@ func TestManyPartitions(t *testing.T) {
 		leave = append(leave, c.member(fmt.Sprint("m", i)))
 	}
 	c.wait("all are consumed", &c.handled, int64(n))
-	t.Logf("all are consumed after %.1f s; the server has %d MB, this process with four members %d MB", time.Since(begun).Seconds(), resident(t, pid), resident(t, os.Getpid()))
+	t.Logf("all are consumed after %.1f s; the server has %d MB, this process with four members %d MB", time.Since(begun).Seconds(), measure.Resident(t, pid), measure.Resident(t, os.Getpid()))
 	if window > 0 {
 		asked, said := c.rates(window)
-		t.Logf("at rest: %.0f requests/s, %.0f answers/s; the server has %d MB", asked, said, resident(t, pid))
+		t.Logf("at rest: %.0f requests/s, %.0f answers/s; the server has %d MB", asked, said, measure.Resident(t, pid))
 	}
 	c.readings(pid)
 	begun = time.Now()
@@ -61,7 +62,7 @@ func TestManyPartitions(t *testing.T) {
 	begun = time.Now()
 	c.publish()
 	c.wait("all go on", &c.handled, 2*int64(n))
-	t.Logf("a message of each partition was published and handled in %.1f s; the server has %d MB", time.Since(begun).Seconds(), resident(t, pid))
+	t.Logf("a message of each partition was published and handled in %.1f s; the server has %d MB", time.Since(begun).Seconds(), measure.Resident(t, pid))
 	for name, source := range c.sources {
 		for _, text := range source.(rota.Warner).Warnings() {
 			t.Errorf("%s warns: %s", name, text)
@@ -233,18 +234,4 @@ func (c *crowd) rates(window time.Duration) (requests, answers float64) {
 	}
 	time.Sleep(window) // the period that is measured
 	return float64(asked.Load()) / window.Seconds(), float64(said.Load()) / window.Seconds()
-}
-
-// resident returns the megabytes of a process, 0 where that is not known.
-func resident(t testing.TB, pid int) (megabytes int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kilobytes := 0
-	if _, err := fmt.Sscan(rest, &kilobytes); err != nil {
-		t.Error(err)
-	}
-	return kilobytes / 1024
 }

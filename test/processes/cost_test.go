@@ -4,16 +4,16 @@ package processes
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/measure"
 )
 
 // atRest is how long the requests of members at rest are counted: several heartbeats, and
@@ -25,7 +25,7 @@ func (c *crew) cost(t *testing.T, f *figure) {
 	if c.host.requests == nil {
 		return
 	}
-	f.Connections = connections(t, c.host.addr)
+	f.Connections = measure.Connections(t, c.host.addr)
 	before, err := c.host.requests(c.host.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -111,26 +111,4 @@ func redisRequests(addr string) (float64, error) {
 		return 0, err
 	}
 	return sum(text, "total_commands_processed")
-}
-
-// connections counts those to a server of this machine.
-func connections(t *testing.T, addr string) (n int) {
-	_, port, _ := net.SplitHostPort(addr)
-	p, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range bytes.Lines(text) {
-			f := strings.Fields(string(line))
-			if len(f) > 3 && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", p)) && f[3] == "01" { // established, seen from the client
-				n++
-			}
-		}
-	}
-	return n
 }

@@ -94,6 +94,9 @@ func failoverTable(r *benchReport) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, cli.Count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, cli.Grouped(r.Rate), r.Handler)
 	p("%s, at most %.0f %% busy, of that %.0f points with this%s", cli.Count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
+	if n := len(r.Disturbed); n > 0 {
+		p("not counted: %s more that others disturbed, who had up to %.0f %% of the processor", cli.Count(n, "run"), 100*slices.Max(r.Disturbed))
+	}
 	p("")
 	p("%-27s %4s  %-8s %-15s  %-17s  %5s %5s  %-15s  %-15s  %s", "", "runs", "median", "best to worst", "excess: mid worst", "plans", "moved", "idle ms: mid 99%", "gap ms 99.9%", "overlaps")
 	for _, row := range r.Rows {

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -60,6 +61,32 @@ func TestPageComparesAndTellsWhatIsAboveItsBound(t *testing.T) {
 	var page strings.Builder
 	writePerformance(&page, all, nil)
 	trial.In(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |", "## What is not measured")
+}
+
+// Runs that others disturbed do not count, a promise that they broke does, and where there are no
+// other runs to be had they count all the same.
+func TestDisturbedRuns(t *testing.T) {
+	r := &benchReport{}
+	for i, run := range []struct {
+		benchRun
+		counts bool
+	}{
+		{benchRun{Busy: 0.3, Own: 0.25}, true},
+		{benchRun{Busy: 0.5, Own: 0.25, Broken: []string{"two owners"}}, false},
+		{benchRun{Busy: 0.35, Own: 0.25}, false},
+		{benchRun{Busy: 0.9, Own: 0.25}, true},
+	} {
+		if got := r.counts(run.benchRun, 2); got != run.counts {
+			t.Errorf("run %d: %v", i, got)
+		}
+	}
+	r.sum()
+	if want := []string{"two owners"}; !slices.Equal(r.Broken, want) {
+		t.Errorf("broken promises: %q, want %q", r.Broken, want)
+	}
+	if got := failoverTable(r); !strings.Contains(got, "not counted: 2 runs more that others disturbed, who had up to 25 % of the processor") {
+		t.Errorf("%s", got)
+	}
 }
 
 func TestPageSaysWhatIsMissing(t *testing.T) {
