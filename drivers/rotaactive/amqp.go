@@ -113,6 +113,29 @@ func (c *amqpConn) browse(ctx context.Context, queue string) (out []*delivery, e
 	return out, errors.Join(err, c.remove(ctx, queue, selecting(nameHeader, string(name.Value))))
 }
 
+func (c *amqpConn) oldest(ctx context.Context, queue string) (*delivery, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	r, err := c.receiver(ctx, node(queue)+"?consumer.browser=true", 1, &amqp.ReceiverOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.end()
+	brief, end := context.WithTimeout(ctx, oldestTime)
+	defer end()
+	m, err := r.Receive(brief, nil)
+	switch {
+	case err == nil:
+		return readMessage(m), nil
+	case brief.Err() != nil && ctx.Err() == nil:
+		return nil, nil
+	}
+	return nil, sentence(err)
+}
+
+// oldestTime is how long the oldest message of a queue is waited for, which may be empty.
+const oldestTime = 200 * time.Millisecond
+
 func (c *amqpConn) precede(ctx context.Context, msg outgoing) (out []*delivery, err error) {
 	ctx, cancel := within(ctx, callTime)
 	defer cancel()

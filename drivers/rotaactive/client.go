@@ -23,6 +23,10 @@ type client interface {
 	// broker shows a limited number.
 	browse(ctx context.Context, queue string) ([]*delivery, error)
 
+	// oldest returns the oldest message of a queue and leaves it there; nil if the broker
+	// shows none soon.
+	oldest(ctx context.Context, queue string) (*delivery, error)
+
 	// precede sends a message and returns those that are before it in its queue.
 	precede(ctx context.Context, msg outgoing) ([]*delivery, error)
 

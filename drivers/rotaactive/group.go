@@ -27,8 +27,18 @@ func (s *source) claim(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.claimFor(ctx, c, queue, group); err != nil {
-		return err
+	ours := false
+	if !s.unknown.Load() {
+		if ours, err = s.isOurs(ctx, c, queue, group); err != nil {
+			return err
+		}
+		s.unknown.Store(!ours)
+	}
+	if !ours {
+		if ours, err = s.claimFor(ctx, c, queue, group); err != nil {
+			return err
+		}
+		s.unknown.Store(!ours)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,13 +46,25 @@ func (s *source) claim(ctx context.Context, queue string) error {
 	return nil
 }
 
-func (s *source) claimFor(ctx context.Context, c client, queue, group string) error {
+// isOurs tells whether the oldest note is of this group, which is so whenever another member has
+// read the queue before. To leave a note takes the broker ten times as long, in which the
+// partition would be idle.
+func (s *source) isOurs(ctx context.Context, c client, queue, group string) (bool, error) {
+	n, err := c.oldest(ctx, notePrefix+queue)
+	if err != nil {
+		return false, fmt.Errorf("look for the note of a group: %w", err)
+	}
+	return n != nil && string(n.Value) == group, nil
+}
+
+// claimFor leaves a note, unless the group has one: then it was ours.
+func (s *source) claimFor(ctx context.Context, c client, queue, group string) (ours bool, err error) {
 	name := s.set.markers.add()
 	defer s.set.markers.remove(name)
 	own := outgoing{queue: notePrefix + queue, Message: rota.Message{Value: []byte(group), Headers: []rota.Header{name}}}
 	before, err := c.precede(ctx, own)
 	if err != nil {
-		return fmt.Errorf("leave a note of the group: %w", err)
+		return false, fmt.Errorf("leave a note of the group: %w", err)
 	}
 	reader := ""
 	var old []*delivery // notes that count no more
@@ -61,13 +83,13 @@ func (s *source) claimFor(ctx context.Context, c client, queue, group string) er
 	}
 	for _, n := range old {
 		if err := c.remove(ctx, own.queue, n.selector()); err != nil && !errors.Is(err, rota.ErrNotFound) {
-			return fmt.Errorf("remove a note of the group: %w", err)
+			return false, fmt.Errorf("remove a note of the group: %w", err)
 		}
 	}
 	if reader != "" && reader != group {
-		return occupied(queue, reader, group)
+		return false, occupied(queue, reader, group)
 	}
-	return nil
+	return reader != "", nil
 }
 
 func occupied(queue, reader, group string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -46,6 +47,8 @@ type source struct {
 	side  *link         // for everything else: what the broker refuses there ends no subscription
 	slots chan struct{} // a semaphore: one element per partition that attaches
 	meter meter
+
+	unknown atomic.Bool // the last queue had no note of this group: the next one will have none either
 
 	mu    sync.Mutex
 	group string          // "" until Bind

@@ -380,6 +380,14 @@ func (c *stompConn) browse(ctx context.Context, queue string) ([]*delivery, erro
 	}
 }
 
+func (c *stompConn) oldest(ctx context.Context, queue string) (*delivery, error) {
+	all, err := c.browse(ctx, queue)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
 func (c *stompConn) precede(ctx context.Context, msg outgoing) ([]*delivery, error) {
 	if err := c.send(ctx, msg); err != nil {
 		return nil, err

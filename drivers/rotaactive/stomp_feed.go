@@ -16,6 +16,7 @@ type stompFeed struct {
 	id     string
 	in     chan *delivery
 	remove func() // of the sink
+	asked  bool   // for the receipt of an acknowledgement; settle's alone
 
 	gone   chan struct{}
 	finish sync.Once
@@ -69,8 +70,11 @@ func (s *stompFeed) arrived() <-chan *delivery { return s.in }
 func (s *stompFeed) failed() <-chan struct{}   { return s.gone }
 func (s *stompFeed) err() error                { return s.reason }
 
-// settle acknowledges the last message, and with it all before. It does not wait for the
-// receipt: a refusal shows as the end of the feed.
+// settle acknowledges the last message, and with it all before. It waits for no receipt, and
+// asks for that of the first alone, which tells whether we may acknowledge: a refusal shows as
+// the end of the feed. For a receipt the broker syncs its disk, and everything else on the
+// connection waits for that: with twelve busy queues it was a tenth of a second behind, in
+// which a queue that was to move was idle. Refused without a receipt, the connection ends.
 func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
 	select {
 	case <-s.gone:
@@ -80,6 +84,10 @@ func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
 	ctx, cancel := within(ctx, callTime)
 	defer cancel()
 	ack := frame.New(frame.ACK, frame.Id, all[len(all)-1].ack.(string))
+	if s.asked {
+		return s.c.post(ctx, ack)
+	}
+	s.asked = true
 	return s.c.request(ctx, ack, func(err error) {
 		if err != nil {
 			s.fail(err)
@@ -88,7 +96,7 @@ func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
 }
 
 // end waits for the receipt of UNSUBSCRIBE. The broker carries out the frames of a
-// connection in order, so the receipts of all acknowledgements have come by then.
+// connection in order, so it has carried out all acknowledgements by then.
 func (s *stompFeed) end(ctx context.Context) (err error) {
 	err = errEnded
 	s.ending.Do(func() {
