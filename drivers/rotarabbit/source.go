@@ -49,6 +49,7 @@ type source struct {
 	shown time.Time            // of the answer that Partitions returned last
 	vouch time.Time            // and of the last one that ListsAll has vouched for
 	known map[string]bool      // queues that Publish has declared
+	early map[string]*early    // channels of queues that are to be consumed soon
 }
 
 // Partitions returns the queues that the URL names, and those that match its patterns.
@@ -97,21 +98,6 @@ func (s *source) ListsAll() bool {
 	all := s.shown.After(s.vouch)
 	s.vouch = s.shown
 	return all
-}
-
-// Prepare does what the first attach would otherwise wait for: it connects, and finds out
-// what the queue is.
-func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
-	if s.bad != nil {
-		return permanent{s.bad}
-	}
-	if _, err := s.consuming.conn(ctx); err != nil {
-		return fmt.Errorf("rotarabbit: %w", err)
-	}
-	if s.set.declare == "" {
-		s.manager.list(ctx, time.Time{}) // Consume tells what is wrong with it
-	}
-	return nil
 }
 
 // Consume attaches to the queue and delivers its messages. When the connection or the queue
@@ -200,35 +186,32 @@ func (s *source) patience() time.Duration { return 3*s.set.heartbeat + time.Seco
 // errInUse means that another consumer has the queue.
 var errInUse = errors.New("the queue is in use")
 
-// tryAttach opens a channel and consumes the queue by it, unless somebody else does.
+// tryAttach consumes the queue by a channel, unless somebody else does.
 func (s *source) tryAttach(ctx context.Context, own rota.Ownership) (p *pump, err error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	ch, err := s.channel(ctx, &s.consuming)
-	if err != nil {
-		return nil, err
-	}
+	queue := own.Partition()
+	var f facts
+	var consumers int
+	ch := s.prepared(ctx, queue)
 	defer func() {
-		if p == nil {
+		if p == nil && ch != nil {
 			closeChannel(ch)
 		}
 		if code(err) == amqp.NotFound {
-			s.lose(own.Partition())
+			s.lose(queue)
 		}
 	}()
-	queue := own.Partition()
-	f, consumers, err := s.find(ctx, ch, queue)
+	if ch != nil {
+		f, consumers, err = s.find(ctx, ch, queue)
+	} else {
+		ch, f, consumers, err = s.open(ctx, queue)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.claim(ctx, ch, queue); err != nil {
-		return nil, s.claimAgain(ctx, queue, err)
-	}
 	if f.fence() == single && consumers > 0 {
 		return nil, fmt.Errorf("%w: it has %d consumers", errInUse, consumers)
-	}
-	if err := do(ctx, func() error { return ch.Qos(s.set.prefetch, 0, false) }); err != nil {
-		return nil, plain(err)
 	}
 	s.warn(own, f)
 	p, err = s.newPump(ctx, own, ch, f)
