@@ -14,6 +14,7 @@ import (
 // which the partition has for itself, the broker refuses every commit of a former owner.
 type fence struct {
 	s     *source
+	desk  int
 	group string
 	id    string // transactional; "" for plain commits
 	pid   int64
@@ -26,14 +27,16 @@ type fence struct {
 // owner that dies in one does not cost this much: the next one aborts it.
 const transactionTime = 60_000 // ms
 
+func transactionalID(group, partition string) string { return "rota-" + group + "-" + partition }
+
 // newFence shuts the former owner of a partition out: its transaction is aborted, and none
 // of its commits has an effect any more.
-func (s *source) newFence(ctx context.Context, own rota.Ownership, group string) (*fence, error) {
-	f := &fence{s: s, group: group}
+func (s *source) newFence(ctx context.Context, own rota.Ownership, desk int, group string) (*fence, error) {
+	f := &fence{s: s, desk: desk, group: group}
 	if s.set.plain {
 		return f, nil
 	}
-	f.id = "rota-" + group + "-" + own.Partition()
+	f.id = transactionalID(group, own.Partition())
 	r := kmsg.NewPtrInitProducerIDRequest()
 	r.TransactionalID, r.TransactionTimeoutMillis = &f.id, transactionTime
 	r.ProducerID, r.ProducerEpoch = -1, -1
@@ -41,7 +44,7 @@ func (s *source) newFence(ctx context.Context, own rota.Ownership, group string)
 		if err := own.Check(); err != nil { // otherwise a former owner would shut out the next one
 			return err
 		}
-		got, err := ask[*kmsg.InitProducerIDResponse](ctx, &s.link, r)
+		got, err := ask[*kmsg.InitProducerIDResponse](ctx, &s.link, desk, r)
 		if err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func (f *fence) end(ctx context.Context, commit bool) error {
 	end := kmsg.NewPtrEndTxnRequest()
 	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = f.id, f.pid, f.epoch, commit
 	return again(ctx, func() error {
-		got, err := ask[*kmsg.EndTxnResponse](ctx, &f.s.link, end)
+		got, err := ask[*kmsg.EndTxnResponse](ctx, &f.s.link, f.desk, end)
 		if err != nil {
 			return err
 		}
@@ -111,7 +114,7 @@ func (f *fence) enter(ctx context.Context) error {
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
 	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = f.id, f.pid, f.epoch, f.group
 	return again(ctx, func() error {
-		got, err := ask[*kmsg.AddOffsetsToTxnResponse](ctx, &f.s.link, add)
+		got, err := ask[*kmsg.AddOffsetsToTxnResponse](ctx, &f.s.link, f.desk, add)
 		if err != nil {
 			return err
 		}
@@ -131,7 +134,7 @@ func (f *fence) addOffset(ctx context.Context, topic string, number int32, at in
 	t.Topic, t.Partitions = topic, append(t.Partitions, p)
 	set.Topics = append(set.Topics, t)
 	return again(ctx, func() error {
-		got, err := ask[*kmsg.TxnOffsetCommitResponse](ctx, &f.s.link, set)
+		got, err := ask[*kmsg.TxnOffsetCommitResponse](ctx, &f.s.link, f.desk, set)
 		if err != nil {
 			return err
 		}
@@ -155,7 +158,7 @@ func (f *fence) plainly(ctx context.Context, topic string, number int32, at int6
 	t.Topic, t.Partitions = topic, append(t.Partitions, p)
 	set.Topics = append(set.Topics, t)
 	return again(ctx, func() error {
-		got, err := ask[*kmsg.OffsetCommitResponse](ctx, &f.s.link, set)
+		got, err := ask[*kmsg.OffsetCommitResponse](ctx, &f.s.link, f.desk, set)
 		if err != nil {
 			return err
 		}

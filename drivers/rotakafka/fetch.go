@@ -102,8 +102,27 @@ func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64)
 	d, now := f.feed(leader), time.Now()
 	c := &cursor{topic: topic, id: id, number: number, at: at, limit: min(firstFetch, f.link.set.fetch), feed: d, active: now, popped: now, ready: make(chan struct{}, 1)}
 	d.cursors = append(d.cursors, c)
-	d.changed.Broadcast()
+	if f.ctx.Err() == nil {
+		c.flying = true
+		request := d.request([]*cursor{c}, 0)
+		f.loops.Go(func() { d.first(c, request) })
+	}
 	return c
+}
+
+// first fetches what a new partition has, by its desk: the fetch of a lane that is under way may
+// wait for messages of others, and the partition would be idle meanwhile.
+func (d *feed) first(c *cursor, request *kmsg.FetchRequest) {
+	list := []*cursor{c}
+	answer, err := d.fetchBy(func() (*kgo.Client, error) { return d.f.link.client(deskOf(c.number)) }, request)
+	var brought map[*cursor]landed
+	if err == nil {
+		brought = d.read(list, answer)
+	}
+	d.f.mu.Lock()
+	defer d.f.mu.Unlock()
+	d.bring(list, brought, err)
+	d.changed.Broadcast()
 }
 
 // warm connects to a broker, so that the first fetch need not wait for that.
@@ -277,9 +296,13 @@ func (d *feed) request(list []*cursor, wait time.Duration) *kmsg.FetchRequest {
 	return r
 }
 
-// fetch sends a request and waits for the answer.
+// fetch sends a request by a lane and waits for the answer.
 func (d *feed) fetch(lane int, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
-	client, err := d.f.link.lane(lane)
+	return d.fetchBy(func() (*kgo.Client, error) { return d.f.link.lane(lane) }, r)
+}
+
+func (d *feed) fetchBy(by func() (*kgo.Client, error), r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+	client, err := by()
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +320,7 @@ func (d *feed) fetch(lane int, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error
 	return answer, code(answer.ErrorCode)
 }
 
-// land gives what a fetch has brought to the partitions, or its error.
+// land gives what a fetch of a lane has brought to the partitions.
 func (d *feed) land(lane int, list []*cursor, answer *kmsg.FetchResponse, err error) {
 	var brought map[*cursor]landed
 	if err == nil {
@@ -305,6 +328,18 @@ func (d *feed) land(lane int, list []*cursor, answer *kmsg.FetchResponse, err er
 	}
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
+	d.bring(list, brought, err)
+	if lane == quick {
+		d.strays = 0
+	} else {
+		d.waiting = false
+	}
+	d.rotate(brought)
+	d.changed.Broadcast()
+}
+
+// bring gives what a fetch has brought to the partitions, or its error. The caller holds the lock.
+func (d *feed) bring(list []*cursor, brought map[*cursor]landed, err error) {
 	now := time.Now()
 	for _, c := range list {
 		c.flying = false
@@ -324,13 +359,6 @@ func (d *feed) land(lane int, list []*cursor, answer *kmsg.FetchResponse, err er
 		}
 		c.signal()
 	}
-	if lane == quick {
-		d.strays = 0
-	} else {
-		d.waiting = false
-	}
-	d.rotate(brought)
-	d.changed.Broadcast()
 }
 
 // rotate moves the partitions that have brought something to the end, so that a broker

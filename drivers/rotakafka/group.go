@@ -45,7 +45,7 @@ type offset struct {
 
 // offsets reads the committed offsets of a group. It waits until transactions of former
 // owners have ended.
-func (s *source) offsets(ctx context.Context, group string, of map[string][]int32) (map[string]offset, error) {
+func (s *source) offsets(ctx context.Context, desk int, group string, of map[string][]int32) (map[string]offset, error) {
 	r := kmsg.NewPtrOffsetFetchRequest()
 	r.Group, r.RequireStable = group, true
 	for name, numbers := range of {
@@ -55,7 +55,7 @@ func (s *source) offsets(ctx context.Context, group string, of map[string][]int3
 	}
 	out := map[string]offset{}
 	err := again(ctx, func() error {
-		got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, r)
+		got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (s *source) alone(ctx context.Context, group string, fresh time.Duration) e
 func (s *source) inspect(ctx context.Context, group string) error {
 	r := kmsg.NewPtrDescribeGroupsRequest()
 	r.Groups = []string{group}
-	got, err := ask[*kmsg.DescribeGroupsResponse](ctx, &s.link, r)
+	got, err := ask[*kmsg.DescribeGroupsResponse](ctx, &s.link, 0, r)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *source) inspect(ctx context.Context, group string) error {
 func (s *source) inspectNew(ctx context.Context, group string) error {
 	r := kmsg.NewPtrConsumerGroupDescribeRequest()
 	r.Groups = []string{group}
-	got, err := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, &s.link, r)
+	got, err := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, &s.link, 0, r)
 	if err != nil {
 		return err
 	}

@@ -29,22 +29,31 @@ const (
 
 // A link has the clients of a source. Kafka processes the requests of one connection one
 // after the other, and a fetch that waits for messages keeps the next request waiting. So
-// there are three clients: one for requests that are answered at once, and two lanes for
-// fetches.
+// there are two clients for fetches, the lanes, and others for requests that are answered at
+// once, the desks. Partitions share the desks, of which the first serves everything else too:
+// a broker collects commits for some milliseconds before it writes them, and by a single
+// connection it would do so for one after the other of those that move at the same time.
 type link struct {
 	set *settings
 	bad error // the settings are wrong; every call returns it
 
 	mu     sync.Mutex
 	closed bool
-	asking *kgo.Client
+	desks  [mostDesks]*kgo.Client
 	lanes  [2]*kgo.Client // by quick and parked
 }
 
 var errClosed = errors.New("rotakafka: closed")
 
-// client returns the client for requests that are answered at once.
-func (l *link) client() (*kgo.Client, error) { return l.open(&l.asking) }
+// mostDesks is how many partitions can commit at the same time. A desk is a connection to each
+// broker that it has to do with, once it is used.
+const mostDesks = 8
+
+// deskOf is the desk of a partition.
+func deskOf(number int32) int { return int(number) % mostDesks }
+
+// client returns the client of a desk.
+func (l *link) client(desk int) (*kgo.Client, error) { return l.open(&l.desks[desk]) }
 
 // lane returns the client of a lane.
 func (l *link) lane(i int) (*kgo.Client, error) { return l.open(&l.lanes[i]) }
@@ -65,7 +74,7 @@ func (l *link) open(c **kgo.Client) (*kgo.Client, error) {
 	if err := l.set.Readable(); err != nil {
 		return nil, permanent{fmt.Errorf("rotakafka: %v: %w", l.set, err)}
 	}
-	if l.asking == nil {
+	if l.desks[0] == nil {
 		l.set.WarnExposed()
 		if l.set.sasl == saslPlain && !l.set.Secure {
 			l.set.Log.Warn("sasl=plain without TLS sends the password as it is: write kafka+ssl://", "server", l.set.String())
@@ -81,7 +90,7 @@ func (l *link) open(c **kgo.Client) (*kgo.Client, error) {
 
 func (l *link) close() {
 	l.mu.Lock()
-	clients := []*kgo.Client{l.asking, l.lanes[0], l.lanes[1]}
+	clients := append(l.desks[:], l.lanes[:]...)
 	l.closed = true
 	l.mu.Unlock()
 	for _, c := range clients {
@@ -183,8 +192,8 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // ask sends a request to the broker that is in charge of it, and returns the answer.
-func ask[R kmsg.Response](ctx context.Context, l *link, request kmsg.Request) (answer R, err error) {
-	c, err := l.client()
+func ask[R kmsg.Response](ctx context.Context, l *link, desk int, request kmsg.Request) (answer R, err error) {
+	c, err := l.client(desk)
 	if err != nil {
 		return answer, err
 	}

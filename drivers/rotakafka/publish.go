@@ -14,7 +14,7 @@ func (s *source) Publish(ctx context.Context, partition string, values ...[]byte
 	if err != nil {
 		return err
 	}
-	c, err := s.client()
+	c, err := s.client(0)
 	if err != nil {
 		return err
 	}

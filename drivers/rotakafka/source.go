@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/setback"
@@ -64,17 +65,34 @@ type source struct {
 func (s *source) Check() error { return s.bad }
 
 // Prepare does what the first attach would otherwise wait for: it connects, and looks up
-// the topic.
+// the topic and who coordinates the group and the transactions.
 func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	name, number, err := readPartition(p.Name)
 	if err != nil {
 		return err
 	}
 	t, err := s.locate(ctx, name, number, time.Time{})
-	if err == nil {
-		s.fetcher.warm(t.leaders[number])
+	if err != nil {
+		return err
 	}
-	return err
+	s.fetcher.warm(t.leaders[number])
+	if group, err := s.groupName(); err == nil {
+		s.greet(ctx, deskOf(number), group, p.Name)
+	}
+	return nil
+}
+
+// greet lets the client of a desk find out who coordinates a group and the transactions of a
+// partition, by questions whose answers do not matter.
+func (s *source) greet(ctx context.Context, desk int, group, partition string) {
+	offsets := kmsg.NewPtrOffsetFetchRequest()
+	offsets.Group, offsets.Topics = group, []kmsg.OffsetFetchRequestTopic{}
+	ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, offsets)
+	if !s.set.plain {
+		transactions := kmsg.NewPtrDescribeTransactionsRequest()
+		transactions.TransactionalIDs = []string{transactionalID(group, partition)}
+		ask[*kmsg.DescribeTransactionsResponse](ctx, &s.link, desk, transactions)
+	}
 }
 
 // Consume attaches to the partition and delivers its messages. When it fails it attaches
@@ -158,7 +176,7 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 	if err := s.alone(ctx, group, time.Second); err != nil {
 		return nil, err
 	}
-	f, err := s.newFence(ctx, own, group)
+	f, err := s.newFence(ctx, own, deskOf(number), group)
 	if err != nil {
 		return nil, err
 	}
@@ -174,13 +192,13 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 func (p *pump) begin(ctx context.Context) error {
 	s, name := p.s, p.own.Partition()
 	of := map[string][]int32{p.topic: {p.number}}
-	all, err := s.offsets(ctx, p.fence.group, of)
+	all, err := s.offsets(ctx, p.fence.desk, p.fence.group, of)
 	if errors.Is(err, kerr.UnstableOffsetCommit) {
 		s.set.Log.Info("an offset belongs to a transaction that nobody ends: ending it", "partition", name, "token", p.own.Token())
 		if err := p.fence.abort(ctx); err != nil {
 			return err
 		}
-		all, err = s.offsets(ctx, p.fence.group, of)
+		all, err = s.offsets(ctx, p.fence.desk, p.fence.group, of)
 	}
 	if err != nil {
 		return err
@@ -212,7 +230,7 @@ func (p *pump) beginNew(ctx context.Context, of map[string][]int32) (err error) 
 		if err := s.alone(ctx, old, time.Second); err != nil {
 			return err
 		}
-		all, err := s.offsets(ctx, old, of)
+		all, err := s.offsets(ctx, p.fence.desk, old, of)
 		if err != nil {
 			return err
 		}
