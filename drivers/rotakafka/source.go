@@ -78,9 +78,14 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	s.fetcher.warm(t.leaders[number])
 	if group, err := s.groupName(); err == nil {
 		s.greet(ctx, deskOf(number), group, p.Name)
+		s.alone(ctx, group, freshTime) // Consume tells if it is not
 	}
 	return nil
 }
+
+// freshTime is how old the answer may be that a Kafka group has no members, when a partition
+// attaches.
+const freshTime = time.Second
 
 // greet lets the client of a desk find out who coordinates a group and the transactions of a
 // partition, by questions whose answers do not matter.
@@ -173,7 +178,7 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 		return nil, err
 	}
 	s.fetcher.warm(t.leaders[number])
-	if err := s.alone(ctx, group, time.Second); err != nil {
+	if err := s.alone(ctx, group, freshTime); err != nil {
 		return nil, err
 	}
 	f, err := s.newFence(ctx, own, deskOf(number), group)
@@ -227,7 +232,7 @@ func (p *pump) begin(ctx context.Context) error {
 func (p *pump) beginNew(ctx context.Context, of map[string][]int32) (err error) {
 	s := p.s
 	if old := s.set.takeover; old != "" && old != p.fence.group {
-		if err := s.alone(ctx, old, time.Second); err != nil {
+		if err := s.alone(ctx, old, freshTime); err != nil {
 			return err
 		}
 		all, err := s.offsets(ctx, p.fence.desk, old, of)
