@@ -47,7 +47,7 @@ var errClosed = errors.New("rotakafka: closed")
 
 // mostDesks is how many partitions can commit at the same time. A desk is a connection to each
 // broker that it has to do with, once it is used.
-const mostDesks = 8
+const mostDesks = 4
 
 // deskOf is the desk of a partition.
 func deskOf(number int32) int { return int(number) % mostDesks }
