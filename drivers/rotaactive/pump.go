@@ -21,7 +21,8 @@ type pump struct {
 	batch int            // how many messages are delivered at once
 }
 
-// A kill repeats what was handled and not settled: a batch at most. A batch is as large as
+// A kill repeats what was handled and not settled: a batch, unless the broker is behind with
+// acknowledgements, see docs/sources/activemq.md. A batch is as large as
 // what is handled in batchTime.
 const (
 	batchTime = 50 * time.Millisecond

@@ -266,9 +266,6 @@ func (c *campaign) accountFor(m *mill) {
 	twice := maps.Clone(m.unanswered)
 	c.lapses()
 	for _, s := range c.sink.stretches {
-		if s.count > c.host.broker.window+twice[s.partition] {
-			c.Errorf("%s: %d messages were repeated in a row, want %d at most", s.partition, s.count, c.host.broker.window)
-		}
 		if s.count <= twice[s.partition] {
 			twice[s.partition] -= s.count
 			continue
@@ -279,6 +276,9 @@ func (c *campaign) accountFor(m *mill) {
 		if i < 0 {
 			c.Errorf("%s: %d messages were repeated under token %d after %d, and no owner had died nor the broker been away", s.partition, s.count, s.token, s.former)
 			continue
+		}
+		if s.count > c.host.broker.window+twice[s.partition] {
+			c.Errorf("%s: %d messages were repeated in a row after a %s, want %d at most", s.partition, s.count, c.troubles[i].kind, c.host.broker.window)
 		}
 		if x := c.troubles[i]; x.partitions != nil {
 			delete(x.partitions, s.partition)
