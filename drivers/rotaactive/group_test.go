@@ -2,9 +2,12 @@ package rotaactive
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -83,23 +86,71 @@ func (n *notebook) remove(_ context.Context, queue, selector string) error {
 
 func (n *notebook) done() <-chan struct{} { return nil }
 
-// TestAcknowledgementsAskForOneReceipt checks that the broker need not sync its disk for each.
-func TestAcknowledgementsAskForOneReceipt(t *testing.T) {
-	c := &stompConn{out: make(chan *frame.Frame, 3), ended: make(chan struct{}), receipts: map[string]func(error){}}
-	s := &stompFeed{c: c, gone: make(chan struct{})}
-	for range cap(c.out) {
-		if err := s.settle(t.Context(), []*delivery{{ack: "a"}, {ack: "b"}}); err != nil {
-			t.Fatal(err)
-		}
+// TestReceipts checks that few acknowledgements ask for a receipt, for which the broker syncs its
+// disk, and that no more messages are settled without one than are fetched ahead.
+func TestReceipts(t *testing.T) {
+	for _, c := range []struct{ prefetch, batch, asks, waitsAt int }{
+		{100, 1, 4, 100}, // after 1, 33, 65 and 97
+		{100, 64, 2, 128},
+		{2, 1, 2, 2},
+		{1, 1, 1, 1},
+	} {
+		t.Run(fmt.Sprint(c.prefetch, " by ", c.batch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := &stompConn{out: make(chan *frame.Frame, 1000), ended: make(chan struct{}), receipts: map[string]func(error){}}
+				s := &stompFeed{c: conn, prefetch: int64(c.prefetch), gone: make(chan struct{}), more: make(chan struct{}, 1)}
+				all := make([]*delivery, c.batch)
+				for i := range all {
+					all[i] = &delivery{ack: fmt.Sprint(i)}
+				}
+				settled, done := 0, make(chan error, 1)
+				for waits := false; !waits; {
+					go func() { done <- s.settle(t.Context(), all) }()
+					synctest.Wait()
+					settled += c.batch
+					select {
+					case err := <-done:
+						if err != nil {
+							t.Fatal(err)
+						}
+					default:
+						waits = true
+					}
+				}
+				if settled != c.waitsAt {
+					t.Errorf("it waits after %d messages, want %d", settled, c.waitsAt)
+				}
+				asks := 0
+				for range len(conn.out) {
+					f := <-conn.out
+					if _, ask := f.Header.Contains(frame.Receipt); ask {
+						asks++
+					}
+					if got, want := f.Header.Get(frame.Id), fmt.Sprint(c.batch-1); got != want {
+						t.Errorf("%s was acknowledged, want %s", got, want)
+					}
+				}
+				if asks != c.asks {
+					t.Errorf("%d receipts were asked for, want %d", asks, c.asks)
+				}
+				conn.receipt(fmt.Sprint(asks), nil)
+				if err := <-done; err != nil {
+					t.Errorf("after a receipt: %v", err)
+				}
+			})
+		})
 	}
-	for i := range cap(c.out) {
-		f := <-c.out
-		if _, asks := f.Header.Contains(frame.Receipt); asks != (i == 0) || f.Header.Get(frame.Id) != "b" {
-			t.Errorf("acknowledgement %d: %v", i, f)
-		}
+}
+
+// TestRefusedReceipt checks that an acknowledgement which is refused ends the feed.
+func TestRefusedReceipt(t *testing.T) {
+	c := &stompConn{out: make(chan *frame.Frame, 1), ended: make(chan struct{}), receipts: map[string]func(error){}}
+	s := &stompFeed{c: c, prefetch: 100, gone: make(chan struct{}), more: make(chan struct{}, 1)}
+	if err := s.settle(t.Context(), []*delivery{{ack: "a"}}); err != nil {
+		t.Fatal(err)
 	}
 	c.receipt("1", rota.ErrNotFound)
-	if err := s.settle(t.Context(), []*delivery{{ack: "c"}}); err != rota.ErrNotFound {
+	if err := s.settle(t.Context(), []*delivery{{ack: "b"}}); !errors.Is(err, rota.ErrNotFound) {
 		t.Errorf("after a refusal: %v", err)
 	}
 }
