@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	benchMessages = 4_000
+	benchMessages = 20_000
 	benchPrefetch = 256
 	benchSettle   = mostBatch // messages per acknowledgement, as rota does it
 	benchWork     = 20 * time.Microsecond

@@ -109,7 +109,7 @@ func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
 // acknowledge posts an acknowledgement, and asks for a receipt if it is time to.
 func (s *stompFeed) acknowledge(ctx context.Context, ack *frame.Frame) error {
 	settled := s.settled
-	if s.asked > 0 && settled-s.asked < min(mostBatch/2, s.prefetch/3) {
+	if s.asked > 0 && settled-s.asked < s.prefetch/3 {
 		return s.c.post(ctx, ack)
 	}
 	s.asked = settled
