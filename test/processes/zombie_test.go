@@ -5,7 +5,9 @@ package processes
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -103,12 +105,17 @@ func (w *way) trial(c *crew, phase time.Duration) (late int, err error) {
 	c.until("a heartbeat", func() bool { return v.told("lease") > leases })
 	time.Sleep(phase)
 	if w.revoked {
+		c.mu.Lock()
+		owned := slices.Collect(maps.Keys(v.owns))
+		c.mu.Unlock()
+		c.sink.hang(c.partition(partNumber(owned[0]))) // or it may have given all up before it is frozen
 		if err := c.order("drain", "v"); err != nil {
 			return 0, err
 		}
 		c.until("the plan to take something from v", func() bool { return v.told("revoke") > 0 })
 	}
 	v.signal(syscall.SIGSTOP)
+	c.sink.hang("")
 	if w.then != nil {
 		w.then(c)
 	}
