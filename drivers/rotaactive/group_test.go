@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -140,6 +141,18 @@ func TestReceipts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReceiptsThatDoNotCome checks that a broker which confirms nothing any more is told of.
+func TestReceiptsThatDoNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &stompConn{out: make(chan *frame.Frame, 1), ended: make(chan struct{}), receipts: map[string]func(error){}}
+		s := &stompFeed{c: c, prefetch: 1, gone: make(chan struct{}), more: make(chan struct{}, 1)}
+		began := time.Now()
+		if err := s.settle(t.Context(), []*delivery{{ack: "a"}}); err == nil || !strings.Contains(err.Error(), "has not confirmed acknowledgements of 1 messages") || time.Since(began) != callTime {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 // TestRefusedReceipt checks that an acknowledgement which is refused ends the feed.

@@ -99,8 +99,11 @@ func (s *stompFeed) settle(ctx context.Context, all []*delivery) error {
 		case <-s.more:
 		case <-s.gone:
 			return s.reason
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-brief.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("the broker has not confirmed acknowledgements of %d messages for %v: is its disk full?", s.settled-s.stored.Load(), callTime)
 		}
 	}
 	return nil

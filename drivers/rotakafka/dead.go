@@ -130,7 +130,7 @@ func brief(text string) string {
 
 // produce stores a record, and makes its topic if there is none.
 func (s *source) produce(ctx context.Context, may func() error, r *kgo.Record) error {
-	c, err := s.client(0)
+	c, err := s.client(front)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *source) createTopic(ctx context.Context, name string) error {
 		t.Configs = append(t.Configs, c)
 	}
 	r.Topics = append(r.Topics, t)
-	got, err := ask[*kmsg.CreateTopicsResponse](ctx, &s.link, 0, r)
+	got, err := ask[*kmsg.CreateTopicsResponse](ctx, &s.link, front, r)
 	if err != nil {
 		return err
 	}

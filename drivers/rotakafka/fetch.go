@@ -115,10 +115,7 @@ func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64)
 func (d *feed) first(c *cursor, request *kmsg.FetchRequest) {
 	list := []*cursor{c}
 	answer, err := d.fetchBy(func() (*kgo.Client, error) { return d.f.link.client(deskOf(c.number)) }, request)
-	var brought map[*cursor]landed
-	if err == nil {
-		brought = d.read(list, answer)
-	}
+	brought := d.read(list, answer, err)
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	d.bring(list, brought, err)
@@ -322,10 +319,7 @@ func (d *feed) fetchBy(by func() (*kgo.Client, error), r *kmsg.FetchRequest) (*k
 
 // land gives what a fetch of a lane has brought to the partitions.
 func (d *feed) land(lane int, list []*cursor, answer *kmsg.FetchResponse, err error) {
-	var brought map[*cursor]landed
-	if err == nil {
-		brought = d.read(list, answer)
-	}
+	brought := d.read(list, answer, err)
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	d.bring(list, brought, err)
@@ -384,8 +378,11 @@ type landed struct {
 	err error
 }
 
-// read decodes an answer. From version 13 on it has the ids of topics in place of names.
-func (d *feed) read(list []*cursor, answer *kmsg.FetchResponse) map[*cursor]landed {
+// read decodes an answer, if there is one. From version 13 on it has the ids of topics in place of names.
+func (d *feed) read(list []*cursor, answer *kmsg.FetchResponse, err error) map[*cursor]landed {
+	if err != nil {
+		return nil
+	}
 	type key struct {
 		id     [16]byte
 		topic  string

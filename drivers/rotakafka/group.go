@@ -149,7 +149,7 @@ func (s *source) alone(ctx context.Context, group string, fresh time.Duration) e
 func (s *source) inspect(ctx context.Context, group string) error {
 	r := kmsg.NewPtrDescribeGroupsRequest()
 	r.Groups = []string{group}
-	got, err := ask[*kmsg.DescribeGroupsResponse](ctx, &s.link, 0, r)
+	got, err := ask[*kmsg.DescribeGroupsResponse](ctx, &s.link, front, r)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *source) inspect(ctx context.Context, group string) error {
 func (s *source) inspectNew(ctx context.Context, group string) error {
 	r := kmsg.NewPtrConsumerGroupDescribeRequest()
 	r.Groups = []string{group}
-	got, err := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, &s.link, 0, r)
+	got, err := ask[*kmsg.ConsumerGroupDescribeResponse](ctx, &s.link, front, r)
 	if err != nil {
 		return err
 	}

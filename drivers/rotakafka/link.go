@@ -49,6 +49,9 @@ var errClosed = errors.New("rotakafka: closed")
 // broker that it has to do with, once it is used.
 const mostDesks = 4
 
+// front is the desk of what is no partition's.
+const front = 0
+
 // deskOf is the desk of a partition.
 func deskOf(number int32) int { return int(number) % mostDesks }
 
@@ -74,7 +77,7 @@ func (l *link) open(c **kgo.Client) (*kgo.Client, error) {
 	if err := l.set.Readable(); err != nil {
 		return nil, permanent{fmt.Errorf("rotakafka: %v: %w", l.set, err)}
 	}
-	if l.desks[0] == nil {
+	if l.desks[front] == nil {
 		l.set.WarnExposed()
 		if l.set.sasl == saslPlain && !l.set.Secure {
 			l.set.Log.Warn("sasl=plain without TLS sends the password as it is: write kafka+ssl://", "server", l.set.String())

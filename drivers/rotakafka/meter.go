@@ -34,7 +34,7 @@ func (s *source) Read(ctx context.Context, partitions []string) ([]rota.Reading,
 	}
 	done := map[string]offset{}
 	if group, err := s.groupName(); err == nil {
-		if done, err = s.offsets(ctx, 0, group, of); err != nil {
+		if done, err = s.offsets(ctx, front, group, of); err != nil {
 			return nil, err
 		}
 	}

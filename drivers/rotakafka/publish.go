@@ -14,7 +14,7 @@ func (s *source) Publish(ctx context.Context, partition string, values ...[]byte
 	if err != nil {
 		return err
 	}
-	c, err := s.client(0)
+	c, err := s.client(front)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (s *source) metadata(ctx context.Context, names []string) ([]kmsg.MetadataR
 		r.Topics = append(r.Topics, t)
 	}
 	before := time.Now()
-	got, err := ask[*kmsg.MetadataResponse](ctx, &s.link, 0, r)
+	got, err := ask[*kmsg.MetadataResponse](ctx, &s.link, front, r)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (s *source) bounds(ctx context.Context, of map[string][]int32, which int64)
 		}
 		r.Topics = append(r.Topics, t)
 	}
-	got, err := ask[*kmsg.ListOffsetsResponse](ctx, &s.link, 0, r)
+	got, err := ask[*kmsg.ListOffsetsResponse](ctx, &s.link, front, r)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,9 @@ type early struct {
 	ch   *amqp.Channel // nil if it could not be opened; set before done is closed
 }
 
-// earlyTime is how long such a channel is kept for an owner that does not come.
-const earlyTime = 10 * time.Second
+// earlyTime is how long such a channel is kept for an owner that does not come. It is brief, since
+// another group may take the queue over meanwhile.
+const earlyTime = 2 * time.Second
 
 // Prepare does what an attach would otherwise wait for. What is wrong with a queue is
 // Consume's to tell.

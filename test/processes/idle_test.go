@@ -40,6 +40,9 @@ func TestIdleWhileMoving(t *testing.T) {
 		t.Fatal("nothing has moved on NATS, which all others are compared with")
 	}
 	nats := quantile(idle["nats"], move.idle, 0.5)
+	if nats > mostOnNATS {
+		t.Fatalf("on NATS a partition that moves was idle for %v: this machine is too busy to compare anything with that", nats)
+	}
 	for broker, all := range idle {
 		at := func(of func(move) time.Duration, q float64) time.Duration {
 			return quantile(all, of, q).Round(100 * time.Microsecond)
@@ -53,6 +56,9 @@ func TestIdleWhileMoving(t *testing.T) {
 		}
 	}
 }
+
+// mostOnNATS is well above the 5 to 20 ms that NATS was seen to need.
+const mostOnNATS = 50 * time.Millisecond
 
 // A move is when what happened to a partition that went from one owner to the next, by the clock of
 // the machine.
