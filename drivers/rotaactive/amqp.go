@@ -18,9 +18,13 @@ import (
 // An amqpConn is a client that speaks AMQP 1.0.
 type amqpConn struct {
 	conn    *amqp.Conn
-	sender  *amqp.Sender // to any queue
+	sender  *amqp.Sender       // to any queue
+	ready   chan *amqp.Session // opened before they are needed
 	markers *markers
 }
+
+// mostReady is how many sessions are opened before they are needed.
+const mostReady = 32
 
 // dialAMQP connects to a server by AMQP 1.0.
 func dialAMQP(ctx context.Context, s *settings, server string) (client, error) {
@@ -48,7 +52,7 @@ func dialAMQP(ctx context.Context, s *settings, server string) (client, error) {
 		}
 		return nil, sentence(err)
 	}
-	c := &amqpConn{conn: conn, markers: s.markers}
+	c := &amqpConn{conn: conn, ready: make(chan *amqp.Session, mostReady), markers: s.markers}
 	session, err := conn.NewSession(ctx, nil)
 	if err == nil {
 		c.sender, err = session.NewSender(ctx, "", nil)
@@ -290,9 +294,37 @@ type amqpReceiver struct {
 	session *amqp.Session
 }
 
+// prepare opens a session for the next receiver.
+func (c *amqpConn) prepare(ctx context.Context) error {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	if len(c.ready) == cap(c.ready) {
+		return nil
+	}
+	session, err := c.conn.NewSession(ctx, nil)
+	if err != nil {
+		return sentence(err)
+	}
+	select {
+	case c.ready <- session:
+	default: // others were quicker
+		(&amqpReceiver{c: c, session: session}).end()
+	}
+	return nil
+}
+
+func (c *amqpConn) session(ctx context.Context) (*amqp.Session, error) {
+	select {
+	case s := <-c.ready:
+		return s, nil
+	default:
+		return c.conn.NewSession(ctx, nil)
+	}
+}
+
 // receiver opens a link that gets this many messages.
 func (c *amqpConn) receiver(ctx context.Context, address string, credit int, opts *amqp.ReceiverOptions) (*amqpReceiver, error) {
-	session, err := c.conn.NewSession(ctx, nil)
+	session, err := c.session(ctx)
 	if err != nil {
 		return nil, sentence(err)
 	}
@@ -361,13 +393,15 @@ func (f *amqpFeed) arrived() <-chan *delivery { return f.in }
 func (f *amqpFeed) failed() <-chan struct{}   { return f.gone }
 func (f *amqpFeed) err() error                { return f.reason }
 
+func (f *amqpFeed) together() bool { return false } // each is settled by itself
+
 func (f *amqpFeed) settle(ctx context.Context, all []*delivery) error {
 	ctx, cancel := within(ctx, callTime)
 	defer cancel()
 	// The credit goes first. It is sent before the next settlement, and certainly before the
 	// link is closed: go-amqp might send it later, and the broker ends a connection that
 	// speaks of a closed link.
-	if f.credit += len(all); f.credit > f.prefetch/4 {
+	if f.credit += len(all); f.credit >= f.prefetch/4 {
 		if err := f.r.IssueCredit(uint32(f.credit)); err != nil {
 			return sentence(err)
 		}

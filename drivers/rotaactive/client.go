@@ -11,6 +11,9 @@ import (
 // A client is one connection to a broker. It is the contract that both protocols meet;
 // everything else in this package is written once, for both.
 type client interface {
+	// prepare does what the next consume would otherwise wait for.
+	prepare(ctx context.Context) error
+
 	// consume subscribes to a queue as its exclusive consumer, or waits behind another
 	// one. It returns when the broker has confirmed the subscription.
 	consume(ctx context.Context, queue string, prefetch int) (feed, error)
@@ -56,6 +59,9 @@ type feed interface {
 
 	// settle tells the broker that these messages are done: the oldest that are not.
 	settle(ctx context.Context, all []*delivery) error
+
+	// together tells whether messages that are settled together cost little more than one.
+	together() bool
 
 	// failed is closed when the broker has ended the subscription or refused a
 	// settlement, or the connection has ended, for the reason err.

@@ -3,7 +3,6 @@ package rotaactive
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/rota-dev/rota"
@@ -19,6 +18,9 @@ type pump struct {
 	msgs  []rota.Message // the same, for Deliver
 	each  time.Duration  // what a message takes, on average
 	batch int            // how many messages are delivered at once
+
+	delayed []*delivery // handled, and settled soon
+	since   time.Time   // when the first of them was handled
 }
 
 // A kill repeats what was handled and not settled: a batch, unless the broker is behind with
@@ -34,8 +36,18 @@ const stopTime = 5 * time.Second
 
 // run delivers messages until the ownership stops.
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
+	err := p.consume(ctx, deliver)
+	if err != nil {
+		p.settleDelayed(ctx) // what was handled must not come again; why it ended says more than an error here
+	}
+	return err
+}
+
+func (p *pump) consume(ctx context.Context, deliver rota.Deliver) error {
 	looks := p.s.lookForOthers(ctx, p.own)
 	defer looks.end()
+	delay := time.NewTimer(delayTime)
+	defer delay.Stop()
 	for {
 		// A select chooses at random among ready channels, so a stop is looked for
 		// first: otherwise a busy partition would stop late.
@@ -45,6 +57,9 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 		case <-p.feed.failed():
 			return p.feed.err()
 		default:
+		}
+		if len(p.delayed) > 0 && len(p.feed.arrived()) == 0 {
+			delay.Reset(delayTime)
 		}
 		select {
 		case d := <-p.feed.arrived():
@@ -58,6 +73,10 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) error {
 			return ctx.Err()
 		case <-p.feed.failed():
 			return p.feed.err()
+		case <-delay.C:
+			if err := p.settleDelayed(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -77,6 +96,9 @@ func (p *pump) stop(ctx context.Context, deliver rota.Deliver) error {
 // settlements and given the rest back before Consume returns.
 func (p *pump) ended(ctx context.Context, err error) error {
 	if !errors.Is(err, rota.ErrStop) {
+		return err
+	}
+	if err := p.settleDelayed(ctx); err != nil {
 		return err
 	}
 	brief, cancel := context.WithTimeout(ctx, stopTime)
@@ -119,8 +141,10 @@ func (p *pump) deliver(ctx context.Context, deliver rota.Deliver, first *deliver
 	return nil
 }
 
-// gather makes a batch of a message and those behind it.
+// gather makes a batch of a message and those behind it. With those whose settlement is
+// delayed they are no more than mostBatch.
 func (p *pump) gather(d *delivery, most int) {
+	most = min(most, mostBatch-len(p.delayed))
 	clear(p.all) // of the last batch nothing is kept
 	clear(p.msgs)
 	p.all, p.msgs = p.all[:0], p.msgs[:0]
@@ -135,24 +159,6 @@ func (p *pump) gather(d *delivery, most int) {
 			return
 		}
 	}
-}
-
-func (p *pump) settle(ctx context.Context, all []*delivery) error {
-	err := p.own.Settle(func() error { return p.feed.settle(ctx, all) })
-	if err != nil && !errors.Is(err, rota.ErrLost) {
-		return fmt.Errorf("settle messages of %s: %w", p.own.Partition(), err)
-	}
-	return err
-}
-
-// storeDead stores a message as a dead letter, then settles it. If the owner dies in
-// between, the next one stores it once more.
-func (p *pump) storeDead(ctx context.Context, d *delivery, because error) error {
-	err := p.own.DeadLetter(d.Message, because, func(l rota.Letter) error { return p.s.storeLetter(ctx, &l) })
-	if err != nil {
-		return err
-	}
-	return p.settle(ctx, []*delivery{d})
 }
 
 // learn adapts the batch to the time that a message takes, as a moving average.

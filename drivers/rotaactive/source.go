@@ -96,12 +96,16 @@ func (s *source) Partitions(ctx context.Context) ([]rota.Partition, error) {
 	return out, nil
 }
 
-// Prepare does what the first attach would otherwise wait for.
+// Prepare does what an attach would otherwise wait for.
 func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
-	if _, err := s.connected(ctx, s.link); err != nil {
+	c, err := s.connected(ctx, s.link)
+	if err != nil {
 		return named(err)
 	}
-	return named(s.claim(ctx, p.Name))
+	if err := s.claim(ctx, p.Name); err != nil {
+		return named(err)
+	}
+	return named(c.prepare(ctx))
 }
 
 // Publish sends values to a partition, in order, and returns when the broker has stored

@@ -30,6 +30,9 @@ type stompFeed struct {
 	ending sync.Once
 }
 
+// prepare does nothing: all that a subscription takes is one request.
+func (c *stompConn) prepare(context.Context) error { return nil }
+
 func (c *stompConn) consume(ctx context.Context, queue string, prefetch int) (feed, error) {
 	return c.subscribe(ctx, queue, prefetch, "activemq.exclusive", "true")
 }
@@ -74,6 +77,7 @@ func (s *stompFeed) fail(err error) {
 func (s *stompFeed) arrived() <-chan *delivery { return s.in }
 func (s *stompFeed) failed() <-chan struct{}   { return s.gone }
 func (s *stompFeed) err() error                { return s.reason }
+func (s *stompFeed) together() bool            { return true }
 
 // settle acknowledges the last message, and with it all before. Every so often it asks for a
 // receipt, and waits only if as many messages as are fetched ahead have none: that bounds what a
