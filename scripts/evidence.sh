@@ -10,9 +10,10 @@ dir=${FOLDER:-build/evidence}
 schedules=${SCHEDULES:-20000000} seed=${SEED:-400000000}
 mkdir -p "$dir"
 
-code=(internal ':!internal/servers' ':!internal/**_test.go')
+# What the simulator and the explorer are made of; the drivers' tools beside it may change.
+code=($(go list -deps ./internal/sim ./internal/explore | sed -n 's|^github.com/rota-dev/rota/||p') ':!internal/**_test.go')
 if [ -n "$(git status --porcelain -- "${code[@]}")" ]; then
-  echo "internal/ is not committed: evidence is of a commit" >&2
+  echo "${code[*]} are not committed: evidence is of a commit" >&2
   exit 1
 fi
 of=$(git log -1 --format=%h -- "${code[@]}")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,27 +19,43 @@ import (
 )
 
 // BenchmarkRequestsOfAHandOver tells how long a broker with nothing else to do takes for the
-// requests without which no partition can go from one owner to the next, by a bare client: the
+// requests without which no partition can go from one owner to the next, by bare clients: the
 // transaction that commits the last offset, the next owner's initialization, which waits until the
-// transaction is complete, the offset, and the first fetch. Once with the broker's own pause
-// before it writes offsets, and once without.
+// transaction is complete, the offset, and the first fetch. Once for one partition at a time, and
+// once for eight that move together.
 //
 //	go test -run '^$' -bench RequestsOfAHandOver -benchtime 200x .
 func BenchmarkRequestsOfAHandOver(b *testing.B) {
-	for _, linger := range []string{"5", "0"} {
-		b.Run("linger-"+linger, func(b *testing.B) {
-			s := rotatest.StartKafkaWith(b, rotatest.KafkaSetup{Lines: []string{"group.coordinator.append.linger.ms=" + linger}})
-			h := newBareHandOver(b, newBroker(b, s.Addr()))
+	s := rotatest.StartKafka(b)
+	for _, n := range []int{1, 8} {
+		b.Run(fmt.Sprintf("%d-at-once", n), func(b *testing.B) {
+			all := make([]*bareHandOver, n)
+			for i := range all {
+				all[i] = newBareHandOver(b, newBroker(b, s.Addr()))
+			}
+			run := func() {
+				var g sync.WaitGroup
+				for _, h := range all {
+					g.Go(h.run)
+				}
+				g.Wait()
+			}
 			for range 20 { // to warm up
-				h.run()
+				run()
 			}
-			clear(h.took)
+			for _, h := range all {
+				clear(h.took)
+			}
 			for b.Loop() {
-				h.run()
+				run()
 			}
-			for _, step := range append(h.steps, "whole") {
-				slices.Sort(h.took[step])
-				b.ReportMetric(h.took[step][len(h.took[step])/2].Seconds()*1e3, step+"-ms")
+			for _, step := range append(all[0].steps, "whole") {
+				var took []time.Duration
+				for _, h := range all {
+					took = append(took, h.took[step]...)
+				}
+				slices.Sort(took)
+				b.ReportMetric(took[len(took)/2].Seconds()*1e3, step+"-ms")
 			}
 		})
 	}
@@ -63,7 +81,7 @@ func newBareHandOver(t testing.TB, b *broker) *bareHandOver {
 	}
 	v.SetMaxKeyVersion(int16(kmsg.Fetch), 12)
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)
-	h := &bareHandOver{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: "floor", id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
+	h := &bareHandOver{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: "floor-" + rand.Text(), id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
 	b.must(b.admin.ProduceSync(context.Background(), b.records(b.names[0], []byte("1"))...).FirstErr())
 	h.initialize()
 	return h
