@@ -70,8 +70,8 @@ run the lines are judged as rota check judges them. A run takes about a minute. 
 machine that does nothing else: the load is reported. Where that is not to be had, as on
 a virtual machine whose host is busy, --undisturbed makes runs again beside which others
 had more than 8 % of the processor, whatever their figures were, and tells which. Once
-so many were made again as --runs says, all further ones count. A promise that was broken
-in any run stays broken.
+four times --runs were made again, all further ones count. A promise that was broken in
+any run stays broken.
 
 With --store the members meet at that store, in a group of its own that is removed at
 the end; the messages stay with the NATS server. Compare it with a run without --store,
@@ -136,6 +136,7 @@ type benchReport struct {
 	Busy       float64        `json:"busy"`                // part of all cores that was busy, the most of any run,
 	Own        float64        `json:"own"`                 // and with this
 	Disturbed  []float64      `json:"disturbed,omitempty"` // what others had of the cores in each run that does not count
+	Cost       cost           `json:"us_per_message"`      // of the processor, median of the runs
 	Rate       float64        `json:"messages_per_s"`
 	Broken     []string       `json:"broken"`
 	Rows       []failover.Row `json:"rows"`
@@ -149,9 +150,39 @@ type benchRun struct {
 	Seconds  float64           `json:"seconds"`
 	Busy     float64           `json:"busy"`
 	Own      float64           `json:"own"`
+	Cost     cost              `json:"us_per_message"`
 	Messages int               `json:"messages"`
 	Broken   []string          `json:"broken"`
 	Samples  []failover.Sample `json:"samples"`
+}
+
+// A cost is what processes have used of the processor for each message, in microseconds: from their
+// start to their end, with all that happened meanwhile.
+type cost struct {
+	Members float64 `json:"members"` // all of them together
+	Server  float64 `json:"server"`
+	Driver  float64 `json:"driver"` // what publishes, and reads event lines
+}
+
+func newCost(members, server, driver time.Duration, messages int) cost {
+	each := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(max(messages, 1)) }
+	return cost{each(members), each(server), each(driver)}
+}
+
+func (c cost) String() string {
+	return fmt.Sprintf("members %.0f µs, server %.0f, driver %.0f", c.Members, c.Server, c.Driver)
+}
+
+// middleCost is the median of each kind of process.
+func middleCost(runs []benchRun) cost {
+	of := func(f func(cost) float64) float64 {
+		var all []float64
+		for _, run := range runs {
+			all = append(all, f(run.Cost))
+		}
+		return failover.Quantile(all, 0.5)
+	}
+	return cost{of(func(c cost) float64 { return c.Members }), of(func(c cost) float64 { return c.Server }), of(func(c cost) float64 { return c.Driver })}
 }
 
 // mostOthers is the part of all cores that others may have beside a run with --undisturbed.
@@ -242,7 +273,7 @@ func (f *failoverFlags) run(cmd *cobra.Command) error {
 			failed = err
 			break
 		}
-		if f.undisturbed && !r.counts(run, f.runs) {
+		if f.undisturbed && !r.counts(run, 4*f.runs) {
 			fmt.Fprintf(stderr, "others had %.0f %% of the processor meanwhile: this run does not count and is made again\n", 100*(run.Busy-run.Own))
 			continue
 		}
@@ -292,6 +323,7 @@ func (r *benchReport) sum() {
 		r.Rate = float64(messages) / seconds
 	}
 	r.Rows = failover.Rows(samples)
+	r.Cost = middleCost(r.Runs)
 }
 
 // save keeps the figures of one run.
@@ -342,7 +374,9 @@ func (f *failoverFlags) once(ctx context.Context, number int, stderr io.Writer) 
 		return run, err
 	}
 	run = benchRun{Run: number, At: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Messages: v.hist.Handled(), Samples: samples, Broken: []string{}}
-	run.Busy, run.Own = before.since(readUsage(), v.cpu)
+	after := readUsage()
+	run.Busy, run.Own = before.since(after, v.used.members+v.used.server)
+	run.Cost = newCost(v.used.members, v.used.server, after.own-before.own, run.Messages)
 	for i := range samples {
 		samples[i].System, samples[i].Run = f.system, number
 		if n := samples[i].Overlaps; n > 0 {

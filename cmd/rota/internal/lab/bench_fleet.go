@@ -42,7 +42,7 @@ type fleet struct {
 	files   []string
 	members []*benchProc // in the order of their coming
 	next    int
-	cpu     time.Duration // of those that have ended
+	used    struct{ members, server time.Duration } // of the processor, once they have ended
 }
 
 // A benchProc is one of its processes.
@@ -127,6 +127,11 @@ func (p *benchProc) over() bool {
 	default:
 		return false
 	}
+}
+
+// used is what it has used of the processor; it has ended.
+func (p *benchProc) used() time.Duration {
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
 // words is the end of what it said on standard error.
@@ -373,11 +378,10 @@ func (v *fleet) Close() error {
 	}
 	if v.server != nil {
 		end([]*benchProc{v.server}, 5*time.Second)
+		v.used.server = v.server.used()
 	}
-	for _, p := range append(v.members, v.server) {
-		if p != nil {
-			v.cpu += p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-		}
+	for _, p := range v.members {
+		v.used.members += p.used()
 	}
 	for _, t := range v.tails {
 		t.Close()

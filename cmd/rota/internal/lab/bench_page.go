@@ -94,6 +94,7 @@ func failoverTable(r *benchReport) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, cli.Count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, cli.Grouped(r.Rate), r.Handler)
 	p("%s, at most %.0f %% busy, of that %.0f points with this%s", cli.Count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
+	p("processor per message: %v", r.Cost)
 	if n := len(r.Disturbed); n > 0 {
 		p("not counted: %s more that others disturbed, who had up to %.0f %% of the processor", cli.Count(n, "run"), 100*slices.Max(r.Disturbed))
 	}
@@ -280,6 +281,9 @@ func writeComparison(p func(string, ...any), all []*benchReport) {
 		}
 	}
 	p("\nRuns, when, and the share of all cores that was busy, median: %s.", whens(all))
+	if text := costs(all); text != "" {
+		p("What each kind of process used of the processor for a message, median: %s.", text)
+	}
 	p("A kill is bound by lease or session, whoever waits for it: rota waits W, 5.2 s, to be safe")
 	p("with clocks that are 1 %% off, a broker 5 s by its own clock. Excess over each one's own floor,")
 	p("median and worst:\n")
@@ -318,6 +322,16 @@ func whens(all []*benchReport) string {
 			busy = append(busy, run.Busy)
 		}
 		out = append(out, fmt.Sprintf("%s %d, %s–%s, %.0f %%", r.System, len(r.Runs), from.Format("2006-01-02 15:04"), to.Format("15:04 MST"), 100*failover.Quantile(busy, 0.5)))
+	}
+	return strings.Join(out, "; ")
+}
+
+func costs(all []*benchReport) string {
+	var out []string
+	for _, r := range all {
+		if r.Cost != (cost{}) { // older figures do not tell
+			out = append(out, fmt.Sprintf("%s: %v", r.System, r.Cost))
+		}
 	}
 	return strings.Join(out, "; ")
 }

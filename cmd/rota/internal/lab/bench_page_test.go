@@ -34,7 +34,7 @@ func TestPerformancePageIsWhole(t *testing.T) {
 }
 
 const cannedRun = `{"system":"SYSTEM","lease_s":5,"heartbeat_s":2,"partitions":64,"machine":{"cores":2},
-	"runs":[{"run":0,"seconds":10,"messages":100,"busy":0.5,"own":0.25,"broken":[],"samples":[
+	"runs":[{"run":0,"seconds":10,"messages":100,"busy":0.5,"own":0.25,"us_per_message":{"members":30.4,"server":50,"driver":MEDIAN},"broken":[],"samples":[
 	{"event":"2nd joins","seconds":MEDIAN,"plans":1,"moved":32,"idle_ms":[15]},
 	{"event":"kill","seconds":5.5,"floor_s":5.2,"plans":1,"moved":16,"idle_ms":[5000]}]}]}`
 
@@ -53,14 +53,15 @@ func TestPageComparesAndTellsWhatIsAboveItsBound(t *testing.T) {
 		t.Fatalf("%d systems, first %s", len(all), all[0].System)
 	}
 	text := comparison(all)
-	trial.In(t, text, "rota: 64 partitions", "above its bound: 2nd joins, worst: 0.4 s, bound 0.3 s", "above its bound: kill, median excess: 0.3 s, bound 0.1 s",
+	trial.In(t, text, "rota: 64 partitions", "processor per message: members 30 µs, server 50, driver 0\n", "above its bound: 2nd joins, worst: 0.4 s, bound 0.3 s", "above its bound: kill, median excess: 0.3 s, bound 0.1 s",
 		"franz-go classic: ", "how many times rota's", "2nd joins", "0.300 s", "1.000 s (3.3×)")
 	if strings.Contains(text, "median idle") || strings.Count(text, "above its bound") != 2 {
 		t.Errorf("too much is above its bound:\n%s", text)
 	}
 	var page strings.Builder
 	writePerformance(&page, all, nil)
-	trial.In(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |", "## What is not measured")
+	trial.In(t, page.String(), "# Performance", "| 2nd joins | 1 → 2 | 2 | 0.300 | 0.200 – 0.400 |", "all well", "Not kept:", "- 2nd joins, worst: 0.4 s", "| 2nd joins | 0.300 s | 1.000 s (3.3×) |",
+		"median: rota: members 30 µs, server 50, driver 0; franz-go classic: members 30 µs, server 50, driver 1.\n", "## What is not measured")
 }
 
 // Runs that others disturbed do not count, a promise that they broke does, and where there are no
