@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestBroker(t *testing.T) {
 				"plain consumers are replaced":             migrates,
 				"a prefetch is obeyed":                     prefetchObeyed,
 				"what others left as dead letters is read": foreignLetters,
+				"what an attach needs is there before it":  prepared,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -38,6 +40,54 @@ func TestBroker(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// prepared checks that a subscription needs no session of AMQP to be opened once there is one, and
+// that no more of them are kept than may be.
+func prepared(t *testing.T, b *broker) {
+	s := b.Source().(*source)
+	defer s.Close()
+	if err := s.Bind("prepared"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.link.client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g sync.WaitGroup
+	for range mostReady + 8 {
+		g.Go(func() {
+			if err := s.Prepare(t.Context(), rota.Partition{Name: b.names[0]}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	g.Wait()
+	conn, ok := c.(*amqpConn)
+	if ok && len(conn.ready) != mostReady {
+		t.Errorf("%d sessions are ready, want %d", len(conn.ready), mostReady)
+	}
+	if err := b.Publish(b.names[0], []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.consume(t.Context(), b.names[0], 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok && len(conn.ready) != mostReady-1 {
+		t.Errorf("%d sessions are ready after one was used, want %d", len(conn.ready), mostReady-1)
+	}
+	select {
+	case d := <-f.arrived():
+		if string(d.Value) != "1" {
+			t.Errorf("%q has arrived", d.Value)
+		}
+	case <-time.After(time.Minute):
+		t.Error("no message has arrived")
+	}
+	if err := f.end(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
