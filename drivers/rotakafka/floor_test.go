@@ -22,16 +22,16 @@ import (
 // requests without which no partition can go from one owner to the next, by bare clients: the
 // transaction that commits the last offset, the next owner's initialization, which waits until the
 // transaction is complete, the offset, and the first fetch. Once for one partition at a time, and
-// once for eight that move together.
+// once for eight of a group that move together.
 //
 //	go test -run '^$' -bench RequestsOfAHandOver -benchtime 200x .
 func BenchmarkRequestsOfAHandOver(b *testing.B) {
 	s := rotatest.StartKafka(b)
 	for _, n := range []int{1, 8} {
 		b.Run(fmt.Sprintf("%d-at-once", n), func(b *testing.B) {
-			all := make([]*bareHandOver, n)
+			all, group := make([]*bareHandOver, n), "floor-"+rand.Text()
 			for i := range all {
-				all[i] = newBareHandOver(b, newBroker(b, s.Addr()))
+				all[i] = newBareHandOver(b, newBroker(b, s.Addr()), group)
 			}
 			run := func() {
 				var g sync.WaitGroup
@@ -74,14 +74,14 @@ type bareHandOver struct {
 	took      map[string][]time.Duration
 }
 
-func newBareHandOver(t testing.TB, b *broker) *bareHandOver {
+func newBareHandOver(t testing.TB, b *broker, group string) *bareHandOver {
 	v := kversion.Stable()
 	for _, key := range []kmsg.Key{kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn} {
 		v.SetMaxKeyVersion(int16(key), 4) // as the driver does
 	}
 	v.SetMaxKeyVersion(int16(kmsg.Fetch), 12)
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)
-	h := &bareHandOver{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: "floor-" + rand.Text(), id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
+	h := &bareHandOver{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: group, id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
 	b.must(b.admin.ProduceSync(context.Background(), b.records(b.names[0], []byte("1"))...).FirstErr())
 	h.initialize()
 	return h
