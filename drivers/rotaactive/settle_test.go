@@ -20,20 +20,20 @@ func TestSettledTogether(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		messages int
-		takes    time.Duration // for each
+		each     time.Duration // what a message takes
 		fails    error         // of the last one
 		stop     bool          // after the last one
 		apart    bool          // each message is settled by itself
 		want     []int         // messages per settlement
 		after    time.Duration // the last of them, behind the last message
 	}{
-		{name: "quick", messages: 150, takes: 10 * time.Microsecond, want: []int{50, 50, 50}},
-		{name: "quick, and then none", messages: 60, takes: 10 * time.Microsecond, want: []int{50, 10}, after: delayTime},
-		{name: "not quite as quick", messages: 320, takes: 190 * time.Microsecond, want: []int{50, 50, 50, 50, 50, 50, 20}, after: delayTime},
-		{name: "slow", messages: 3, takes: time.Millisecond, want: []int{1, 1, 1}},
-		{name: "quick, and settled each by itself", messages: 3, takes: 10 * time.Microsecond, apart: true, want: []int{1, 1, 1}},
-		{name: "a stop", messages: 10, takes: 10 * time.Microsecond, stop: true, want: []int{10}},
-		{name: "a dead letter that cannot be stored", messages: 10, takes: 10 * time.Microsecond, fails: rota.ErrBad, want: []int{9}},
+		{name: "quick", messages: 150, each: 10 * time.Microsecond, want: []int{50, 50, 50}},
+		{name: "quick, and then none", messages: 60, each: 10 * time.Microsecond, want: []int{50, 10}, after: delayTime},
+		{name: "not quite as quick", messages: 320, each: 190 * time.Microsecond, want: []int{50, 50, 50, 50, 50, 50, 20}, after: delayTime},
+		{name: "slow", messages: 3, each: time.Millisecond, want: []int{1, 1, 1}},
+		{name: "quick, and settled each by itself", messages: 3, each: 10 * time.Microsecond, apart: true, want: []int{1, 1, 1}},
+		{name: "a stop", messages: 10, each: 10 * time.Microsecond, stop: true, want: []int{10}},
+		{name: "a dead letter that cannot be stored", messages: 10, each: 10 * time.Microsecond, fails: rota.ErrBad, want: []int{9}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestSettledTogether(t *testing.T) {
 				var last time.Time
 				m, err := rota.New(rota.Config{Group: "g", NewGroup: true, Store: rotatest.NewMemStore(), Source: f,
 					Handle: func(context.Context, rota.Message) error {
-						time.Sleep(c.takes)
+						time.Sleep(c.each)
 						if n++; n < c.messages {
 							return nil
 						}

@@ -29,9 +29,9 @@ func BenchmarkRequestsOfAHandOver(b *testing.B) {
 	s := rotatest.StartKafka(b)
 	for _, n := range []int{1, 8} {
 		b.Run(fmt.Sprintf("%d-at-once", n), func(b *testing.B) {
-			all, group := make([]*bareHandOver, n), "floor-"+rand.Text()
+			all, group := make([]*bareMove, n), "floor-"+rand.Text()
 			for i := range all {
-				all[i] = newBareHandOver(b, newBroker(b, s.Addr()), group)
+				all[i] = newBareMove(b, newBroker(b, s.Addr()), group)
 			}
 			run := func() {
 				var g sync.WaitGroup
@@ -61,8 +61,8 @@ func BenchmarkRequestsOfAHandOver(b *testing.B) {
 	}
 }
 
-// A bareHandOver gives one partition from an owner to the next, over and over.
-type bareHandOver struct {
+// A bareMove gives one partition from an owner to the next, over and over.
+type bareMove struct {
 	testing.TB
 	b         *broker
 	c         *kgo.Client
@@ -74,21 +74,21 @@ type bareHandOver struct {
 	took      map[string][]time.Duration
 }
 
-func newBareHandOver(t testing.TB, b *broker, group string) *bareHandOver {
+func newBareMove(t testing.TB, b *broker, group string) *bareMove {
 	v := kversion.Stable()
 	for _, key := range []kmsg.Key{kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn} {
 		v.SetMaxKeyVersion(int16(key), 4) // as the driver does
 	}
 	v.SetMaxKeyVersion(int16(kmsg.Fetch), 12)
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)
-	h := &bareHandOver{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: group, id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
+	h := &bareMove{TB: t, b: b, c: newClient(t, b.addr, kgo.MaxVersions(v)), group: group, id: "floor-" + rand.Text(), took: map[string][]time.Duration{}}
 	b.must(b.admin.ProduceSync(context.Background(), b.records(b.names[0], []byte("1"))...).FirstErr())
 	h.initialize()
 	return h
 }
 
 // run gives the partition to the next owner.
-func (h *bareHandOver) run() {
+func (h *bareMove) run() {
 	begun := time.Now()
 	h.at++
 	h.step("enter", func() int16 {
@@ -145,7 +145,7 @@ func (h *bareHandOver) run() {
 	h.took["whole"] = append(h.took["whole"], time.Since(begun))
 }
 
-func (h *bareHandOver) initialize() {
+func (h *bareMove) initialize() {
 	h.step("initialize", func() int16 {
 		r := kmsg.NewInitProducerIDRequest()
 		r.TransactionalID, r.TransactionTimeoutMillis, r.ProducerID, r.ProducerEpoch = &h.id, 60_000, -1, -1
@@ -157,7 +157,7 @@ func (h *bareHandOver) initialize() {
 }
 
 // step makes a request, again while a transaction is being completed.
-func (h *bareHandOver) step(name string, f func() int16) {
+func (h *bareMove) step(name string, f func() int16) {
 	if !slices.Contains(h.steps, name) {
 		h.steps = append(h.steps, name)
 	}
