@@ -24,12 +24,14 @@ func TestSettledTogether(t *testing.T) {
 		fails    error         // of the last one
 		stop     bool          // after the last one
 		apart    bool          // each message is settled by itself
+		at       int           // from this message on they arrive together; 0 for never
 		want     []int         // messages per settlement
 		after    time.Duration // the last of them, behind the last message
 	}{
 		{name: "quick", messages: 150, each: 10 * time.Microsecond, want: []int{50, 50, 50}},
 		{name: "quick, and then none", messages: 60, each: 10 * time.Microsecond, want: []int{50, 10}, after: delayTime},
 		{name: "not quite as quick", messages: 320, each: 190 * time.Microsecond, want: []int{50, 50, 50, 50, 50, 50, 20}, after: delayTime},
+		{name: "one by one, then many together", messages: 130, each: 10 * time.Microsecond, at: 30, want: []int{64, 64, 2}, after: delayTime},
 		{name: "slow", messages: 3, each: time.Millisecond, want: []int{1, 1, 1}},
 		{name: "quick, and settled each by itself", messages: 3, each: 10 * time.Microsecond, apart: true, want: []int{1, 1, 1}},
 		{name: "a stop", messages: 10, each: 10 * time.Microsecond, stop: true, want: []int{10}},
@@ -37,7 +39,7 @@ func TestSettledTogether(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &script{in: make(chan *delivery), apart: c.apart}
+				f := &script{in: make(chan *delivery, c.messages), apart: c.apart}
 				ctx, cancel := context.WithCancel(t.Context())
 				n := 0
 				var last time.Time
@@ -60,6 +62,12 @@ func TestSettledTogether(t *testing.T) {
 				go func() { ended <- m.Run(ctx) }()
 				for i := range c.messages {
 					f.in <- &delivery{Message: rota.Message{Value: []byte(fmt.Sprint(i))}}
+					if c.at == 0 || i < c.at {
+						for len(f.in) > 0 {
+							time.Sleep(time.Microsecond)
+						}
+						time.Sleep(c.each)
+					}
 				}
 				time.Sleep(time.Second)
 				f.mu.Lock()

@@ -58,7 +58,7 @@ func commitBesideAnother(t *testing.T) bool {
 	b.publish(first, 1, 3)
 	waitFor(t, "the first commits", func() bool { mu.Lock(); defer mu.Unlock(); return waits > 0 })
 	b.publish(second, 1, 3)
-	waitFor(t, "the second commits, or the first once more", func() bool {
+	waitFor(t, "the second commits, or it is too late for that", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return beside || time.Since(since) > patience

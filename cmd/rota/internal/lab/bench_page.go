@@ -94,7 +94,9 @@ func failoverTable(r *benchReport) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	p("%s: %s, lease %.3g s, heartbeat %.3g s, W %.3g s, %s messages/s of %.3g ms each", r.System, cli.Count(r.Partitions, "partition"), r.Lease, r.Heartbeat, r.Wait, cli.Grouped(r.Rate), r.Handler)
 	p("%s, at most %.0f %% busy, of that %.0f points with this%s", cli.Count(r.Machine.Cores, "core"), 100*r.Busy, 100*r.Own, priority(r.Machine.Nice))
-	p("processor per message: %v", r.Cost)
+	if r.Cost != (cost{}) { // older figures do not tell
+		p("processor per message: %v", r.Cost)
+	}
 	if n := len(r.Disturbed); n > 0 {
 		p("not counted: %s more that others disturbed, who had up to %.0f %% of the processor", cli.Count(n, "run"), 100*slices.Max(r.Disturbed))
 	}
@@ -329,7 +331,7 @@ func whens(all []*benchReport) string {
 func costs(all []*benchReport) string {
 	var out []string
 	for _, r := range all {
-		if r.Cost != (cost{}) { // older figures do not tell
+		if r.Cost != (cost{}) {
 			out = append(out, fmt.Sprintf("%s: %v", r.System, r.Cost))
 		}
 	}
