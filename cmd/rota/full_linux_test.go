@@ -25,7 +25,8 @@ func TestServeGoesOnAfterAFullDisk(t *testing.T) {
 	for _, name := range []string{"m1", "m2"} {
 		files = append(files, filepath.Join(dir, name+".jsonl"))
 		members = append(members, trial.Start(t, dir, "run", "--dir", data, "--group", "g", "--name", name, "--source", "none:?partitions=4", "--own", "exec:sleep 1000",
-			"--events", name+".jsonl", "--trace", "--rejoin", "--orphan", "10m", "--new-group"))
+			"--events", name+".jsonl", "--trace", "--rejoin", "--orphan", "10m", "--new-group",
+			"--lease", "15s", "--heartbeat", "1s")) // a member that is given no time for a tenth of its lease aborts, and has not gone on
 	}
 	all := func(p func(*trial.Process) bool) func() bool {
 		return func() bool { return p(members[0]) && p(members[1]) }

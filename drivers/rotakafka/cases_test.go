@@ -249,7 +249,7 @@ func topicMadeAgain(t *testing.T, b *broker) {
 	l, p := newLedger(t), b.names
 	b.publish(p[0], 1, 5)
 	b.publish(p[1], 1, 3)
-	b.commit(l.group, 1, 2, rotakafka.NoteOf([16]byte{1, 2, 3}, 7))
+	b.commit(l.group, 1, 2, rotakafka.NoteOf([16]byte{1, 2, 3}, 7, false))
 	l.member(b.with("every=50ms").open())
 	l.tells("topic-made-again", p[1])
 	l.handled(p[0], 5)

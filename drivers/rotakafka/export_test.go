@@ -56,7 +56,9 @@ var (
 )
 
 // NoteOf is the note of a commit.
-func NoteOf(topic [16]byte, token rota.Token) string { return note{topic, token}.String() }
+func NoteOf(topic [16]byte, token rota.Token, last bool) string {
+	return note{topic, token, last}.String()
+}
 
 // ReadNote decodes a note.
 func ReadNote(text string) (again string, ok bool) {

@@ -13,30 +13,39 @@ import (
 // A fence commits the offsets of one partition for one owner. With a transactional id,
 // which the partition has for itself, the broker refuses every commit of a former owner.
 type fence struct {
-	s     *source
-	desk  int
-	group string
-	id    string // transactional; "" for plain commits
-	pid   int64
-	epoch int16
+	s       *source
+	desk    int
+	group   string
+	id      string // transactional; "" for plain commits
+	pid     int64
+	epoch   int16
+	shut    bool // former owners are shut out
+	entered bool // the group's offsets are a part of the transaction that is open
 
 	producer *kgo.Client // of records that handlers produce; nil until there are some
 }
 
-// transactionTime is after how long the broker aborts a transaction that nobody ends. An
-// owner that dies in one does not cost this much: the next one aborts it.
-const transactionTime = 60_000 // ms
+// transactionTime is after how long the broker aborts a transaction that nobody ends: longer than
+// every= may be, which is how long one is open that was staged. An owner that dies in one does not cost
+// this much: the next one aborts it.
+const transactionTime = 120_000 // ms
 
 func transactionalID(group, partition string) string { return "rota-" + group + "-" + partition }
 
-// newFence shuts the former owner of a partition out: its transaction is aborted, and none
-// of its commits has an effect any more.
-func (s *source) newFence(ctx context.Context, own rota.Ownership, desk int, group string) (*fence, error) {
+func (s *source) newFence(desk int, group, partition string) *fence {
 	f := &fence{s: s, desk: desk, group: group}
-	if s.set.plain {
-		return f, nil
+	if !s.set.plain {
+		f.id = transactionalID(group, partition)
 	}
-	f.id = transactionalID(group, own.Partition())
+	return f
+}
+
+// shutOut shuts all former owners of the partition out, unless this was done before: their
+// transactions are aborted, and none of their commits has an effect any more.
+func (f *fence) shutOut(ctx context.Context, own rota.Ownership) error {
+	if f.shut || f.id == "" {
+		return nil
+	}
 	r := kmsg.NewPtrInitProducerIDRequest()
 	r.TransactionalID, r.TransactionTimeoutMillis = &f.id, transactionTime
 	r.ProducerID, r.ProducerEpoch = -1, -1
@@ -44,7 +53,7 @@ func (s *source) newFence(ctx context.Context, own rota.Ownership, desk int, gro
 		if err := own.Check(); err != nil { // otherwise a former owner would shut out the next one
 			return err
 		}
-		got, err := ask[*kmsg.InitProducerIDResponse](ctx, &s.link, desk, r)
+		got, err := ask[*kmsg.InitProducerIDResponse](ctx, &f.s.link, f.desk, r)
 		if err != nil {
 			return err
 		}
@@ -52,9 +61,10 @@ func (s *source) newFence(ctx context.Context, own rota.Ownership, desk int, gro
 		return code(got.ErrorCode)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("rotakafka: fence %s by transactional id %s: %w", own.Partition(), f.id, err)
+		return fmt.Errorf("rotakafka: fence %s by transactional id %s: %w", own.Partition(), f.id, err)
 	}
-	return f, nil
+	f.shut = true
+	return nil
 }
 
 // commit commits the offset of a partition, and produces what handlers made of the messages
@@ -98,6 +108,7 @@ func (f *fence) abort(ctx context.Context) error {
 
 // end commits or aborts the transaction.
 func (f *fence) end(ctx context.Context, commit bool) error {
+	f.entered = false
 	end := kmsg.NewPtrEndTxnRequest()
 	end.TransactionalID, end.ProducerID, end.ProducerEpoch, end.Commit = f.id, f.pid, f.epoch, commit
 	return again(ctx, func() error {
@@ -109,17 +120,22 @@ func (f *fence) end(ctx context.Context, commit bool) error {
 	})
 }
 
-// enter makes the offsets of the group a part of the transaction.
+// enter makes the offsets of the group a part of the transaction, which opens it if nothing has yet.
 func (f *fence) enter(ctx context.Context) error {
+	if f.entered || f.id == "" {
+		return nil
+	}
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
 	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = f.id, f.pid, f.epoch, f.group
-	return again(ctx, func() error {
+	err := again(ctx, func() error {
 		got, err := ask[*kmsg.AddOffsetsToTxnResponse](ctx, &f.s.link, f.desk, add)
 		if err != nil {
 			return err
 		}
 		return code(got.ErrorCode)
 	})
+	f.entered = err == nil
+	return err
 }
 
 // addOffset makes an offset a part of the transaction.

@@ -45,7 +45,16 @@ type offset struct {
 
 // offsets reads the committed offsets of a group. It waits until transactions of former
 // owners have ended.
-func (s *source) offsets(ctx context.Context, desk int, group string, of map[string][]int32) (map[string]offset, error) {
+func (s *source) offsets(ctx context.Context, desk int, group string, of map[string][]int32) (out map[string]offset, err error) {
+	err = again(ctx, func() (err error) { out, err = s.offsetsNow(ctx, desk, group, of); return err })
+	if err != nil {
+		return nil, fmt.Errorf("rotakafka: offsets of Kafka group %s: %w", group, err)
+	}
+	return out, nil
+}
+
+// offsetsNow reads them, and fails while there are such transactions.
+func (s *source) offsetsNow(ctx context.Context, desk int, group string, of map[string][]int32) (map[string]offset, error) {
 	r := kmsg.NewPtrOffsetFetchRequest()
 	r.Group, r.RequireStable = group, true
 	for name, numbers := range of {
@@ -54,34 +63,28 @@ func (s *source) offsets(ctx context.Context, desk int, group string, of map[str
 		r.Topics = append(r.Topics, t)
 	}
 	out := map[string]offset{}
-	err := again(ctx, func() error {
-		got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
-		if err != nil {
-			return err
-		}
-		err = kerr.ErrorForCode(got.ErrorCode)
-		if errors.Is(err, kerr.GroupIDNotFound) {
-			return nil // nobody has committed anything yet
-		}
-		if err != nil {
-			return inWords(err)
-		}
-		for _, t := range got.Topics {
-			for _, p := range t.Partitions {
-				if err := code(p.ErrorCode); err != nil {
-					return err
-				}
-				o := offset{at: p.Offset}
-				if p.Metadata != nil {
-					o.note, o.noted = readNote(*p.Metadata)
-				}
-				out[partitionName(t.Topic, p.Partition)] = o
-			}
-		}
-		return nil
-	})
+	got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
 	if err != nil {
-		return nil, fmt.Errorf("rotakafka: offsets of Kafka group %s: %w", group, err)
+		return nil, err
+	}
+	err = kerr.ErrorForCode(got.ErrorCode)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return out, nil // nobody has committed anything yet
+	}
+	if err != nil {
+		return nil, inWords(err)
+	}
+	for _, t := range got.Topics {
+		for _, p := range t.Partitions {
+			if err := code(p.ErrorCode); err != nil {
+				return nil, err
+			}
+			o := offset{at: p.Offset}
+			if p.Metadata != nil {
+				o.note, o.noted = readNote(*p.Metadata)
+			}
+			out[partitionName(t.Topic, p.Partition)] = o
+		}
 	}
 	return out, nil
 }
@@ -95,14 +98,17 @@ var passing = []error{kerr.ConcurrentTransactions, kerr.UnstableOffsetCommit, ke
 // again calls f until its error is none that asks for that. A transaction that ends makes
 // coordinators answer so for some milliseconds, and a new Kafka has no coordinator until it
 // has made the topic of its groups, which it does when first asked.
-func again(ctx context.Context, f func() error) error {
+func again(ctx context.Context, f func() error) error { return againFor(ctx, againTime, f) }
+
+// againFor does so for another time.
+func againFor(ctx context.Context, most time.Duration, f func() error) error {
 	begun := time.Now()
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		err := f()
 		if !slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) }) {
 			return err
 		}
-		if time.Since(begun) > againTime {
+		if time.Since(begun) > most {
 			return err
 		}
 		select {

@@ -144,6 +144,8 @@ func (f *fence) produce(ctx context.Context, topic string, number int32, at int6
 		return inWords(err)
 	}
 	f.pid, f.epoch = pid, epoch
+	f.entered = false // by this client and in this transaction
+	defer func() { f.entered = false }()
 	if err := f.producer.BeginTransaction(); err != nil {
 		return inWords(err)
 	}

@@ -24,28 +24,14 @@ type pump struct {
 	id     [16]byte // of the topic
 	cursor *cursor
 
-	chunk    chunk          // what is being delivered
-	next     int            // the first of its records that was not delivered
-	buf      []rota.Message // the batch that is being delivered
-	position int64          // the offset behind the last message that is done
-	moved    bool           // the position did not come from a commit of our group: commit it at once
-	trouble  time.Time      // since when fetches fail
-	pause    time.Duration  // until the next attempt to fetch
-	each     time.Duration  // recent average of the time that a message takes
-
-	settled   int64     // the offset that is committed
-	unsettled int       // messages that are done and not committed
-	since     time.Time // when the first of them was done
-	proven    bool      // a commit has succeeded
-	underway  *commit   // nil for none
-	outbox    outbox
-}
-
-// A commit is one that is under way.
-type commit struct {
-	at       int64
-	messages int
-	done     chan error
+	chunk   chunk          // what is being delivered
+	next    int            // the first of its records that was not delivered
+	buf     []rota.Message // the batch that is being delivered
+	trouble time.Time      // since when fetches fail
+	pause   time.Duration  // until the next attempt to fetch
+	each    time.Duration  // recent average of the time that a message takes
+	settler settler
+	outbox  outbox
 }
 
 const (
@@ -65,23 +51,22 @@ var errOutOfRange = errors.New("reset=stop")
 func (p *pump) run(ctx context.Context, deliver rota.Deliver) (err error) {
 	committing, cancel := context.WithCancel(ctx)
 	defer p.s.pumps.add(p)()
+	go p.settler.run(committing)
 	defer func() {
 		cancel()
-		if p.underway != nil {
-			<-p.underway.done
-		}
+		<-p.settler.over
 		p.s.fetcher.remove(p.cursor)
 		p.fence.close()
 	}()
 	for {
 		select { // a select chooses at random among ready channels, so a stop is looked for first
 		case <-p.own.Stop():
-			return p.finish(ctx)
+			return p.settler.close(ctx, stopping)
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
 		}
-		if err := p.settle(committing); err != nil {
+		if err := p.settler.pace(ctx, !p.s.trusted.Load()); err != nil {
 			return err
 		}
 		more, err := p.fill(ctx)
@@ -94,7 +79,7 @@ func (p *pump) run(ctx context.Context, deliver rota.Deliver) (err error) {
 		}
 		switch {
 		case errors.Is(err, rota.ErrStop):
-			return p.finish(ctx)
+			return p.settler.close(ctx, stopping)
 		case errors.Is(err, rota.ErrLost) || ctx.Err() != nil:
 			return err
 		case err != nil:
@@ -116,7 +101,7 @@ func (p *pump) fill(ctx context.Context) (bool, error) {
 		}
 		p.chunk, p.next, p.trouble = ch, 0, time.Time{}
 		if len(ch.records) == 0 {
-			p.done(0, ch.next)
+			p.settler.done(0, ch.next)
 		}
 	}
 	return true, nil
@@ -124,30 +109,14 @@ func (p *pump) fill(ctx context.Context) (bool, error) {
 
 // await waits until there is something to do.
 func (p *pump) await(ctx context.Context) error {
-	due := time.NewTimer(p.due())
-	defer due.Stop()
-	var done chan error
-	if p.underway != nil {
-		done = p.underway.done
-	}
 	select {
 	case <-p.cursor.ready:
 	case <-p.own.Stop():
+	case <-p.settler.over: // run looks why
 	case <-ctx.Done():
 		return ctx.Err()
-	case err := <-done:
-		return p.committed(err)
-	case <-due.C:
 	}
 	return nil
-}
-
-// due is when the next commit is, or far away.
-func (p *pump) due() time.Duration {
-	if p.underway != nil || p.position == p.settled {
-		return time.Hour
-	}
-	return time.Until(p.since.Add(p.s.set.every))
 }
 
 // recover goes on after a fetch has failed: at another leader, or at another offset.
@@ -176,7 +145,7 @@ func (p *pump) recover(ctx context.Context, err error) error {
 		return fmt.Errorf("rotakafka: topic %s was deleted and made again", p.topic)
 	}
 	p.s.fetcher.remove(p.cursor)
-	p.cursor = p.s.fetcher.add(p.topic, p.id, p.number, t.leaders[p.number], p.position)
+	p.cursor = p.s.fetcher.add(p.topic, p.id, p.number, t.leaders[p.number], p.settler.position)
 	return nil
 }
 
@@ -196,7 +165,7 @@ func (p *pump) rest(ctx context.Context) error {
 
 // reset moves a partition whose offset is out of range to where it goes on.
 func (p *pump) reset(ctx context.Context) error {
-	at := p.position
+	at := p.settler.position
 	low, err := p.s.bound(ctx, p.topic, p.number, beginning)
 	if err != nil {
 		return err
@@ -220,7 +189,8 @@ func (p *pump) reset(ctx context.Context) error {
 		to = high
 	}
 	p.own.Tell("offset-out-of-range", fmt.Sprintf("%s; reset=%s goes on at %d", what, p.s.set.reset, to))
-	p.chunk, p.next, p.position, p.moved = chunk{next: to}, 0, to, true
+	p.chunk, p.next = chunk{next: to}, 0
+	p.settler.move(to)
 	return nil
 }
 
@@ -237,7 +207,7 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 	p.learn(time.Since(begun), max(n, 1))
 	if n > 0 {
 		p.next += n
-		p.done(n, p.behind())
+		p.settler.done(n, p.behind())
 	}
 	switch {
 	case errors.Is(err, rota.ErrDead):
@@ -246,7 +216,7 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 		if err == nil {
 			p.outbox.drop(int64(msg.Position))
 			p.next++
-			p.done(1, p.behind())
+			p.settler.done(1, p.behind())
 		}
 	}
 	return err
@@ -291,62 +261,47 @@ func (p *pump) message(r *kgo.Record) rota.Message {
 	return m
 }
 
-// done records that messages were handled, or dead-lettered, up to an offset.
-func (p *pump) done(messages int, position int64) {
-	if p.position == p.settled || p.unsettled == 0 {
-		p.since = time.Now()
+// shutOut shuts all former owners of the partition out, unless that was done before.
+func (p *pump) shutOut(ctx context.Context) error { return p.trust(p.fence.shutOut(ctx, p.own)) }
+
+// stage opens the transaction of a commit and makes an offset a part of it, which another takes the
+// place of when the commit is written: the first offset of a transaction takes the broker longest.
+func (p *pump) stage(ctx context.Context, at int64) error {
+	if p.fence.id == "" || p.outbox.wasUsed() {
+		return nil
 	}
-	p.position = position
-	p.unsettled += messages
+	err := p.allowed(ctx)
+	if err == nil {
+		err = p.own.Check()
+	}
+	if err == nil {
+		err = p.fence.addOffset(ctx, p.topic, p.number, at, note{p.id, p.own.Token(), false})
+	}
+	return err
 }
 
-// settle commits what is done, if that is due. A commit runs beside the handler, since one
-// in a transaction takes tens of milliseconds; but not more than the window stays
-// uncommitted. Until the broker has accepted a commit of this source, and after it has
-// refused one, a few messages are handled at a time: otherwise an owner whose commits are
-// refused would handle a whole window, and again at each attempt.
-func (p *pump) settle(ctx context.Context) error {
-	if u := p.underway; u != nil {
-		if p.unsettled < p.s.set.window {
-			select {
-			case err := <-u.done:
-				return p.committed(err)
-			default:
-				return nil
-			}
-		}
-		if err := p.committed(<-u.done); err != nil {
-			return err
-		}
-	}
-	switch {
-	case p.moved || !p.s.trusted.Load() && p.unsettled > 0:
-		p.begun(ctx)
-		return p.committed(<-p.underway.done)
-	case p.position != p.settled && (p.unsettled >= max(p.s.set.window/2, 1) || p.due() <= 0):
-		p.begun(ctx)
-	}
-	return nil
-}
-
-// begun begins a commit.
-func (p *pump) begun(ctx context.Context) {
-	u := &commit{at: p.position, messages: p.unsettled, done: make(chan error, 1)}
-	p.underway = u
-	go func() { u.done <- p.write(ctx, u.at) }()
-}
-
-// write commits an offset, unless the partition is lost or somebody else consumes it.
-func (p *pump) write(ctx context.Context, at int64) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	if err := p.s.alone(ctx, p.fence.group, lookTime); err != nil {
-		return err
-	}
+// write commits an offset, and says so if it is this owner's last.
+func (p *pump) write(ctx context.Context, at int64, last bool) error {
+	err := p.allowed(ctx)
 	records := p.outbox.before(at)
-	err := p.own.Settle(func() error { return p.fence.commit(ctx, p.topic, p.number, at, note{p.id, p.own.Token()}, records) })
+	if err == nil {
+		n := note{p.id, p.own.Token(), last && p.fence.id != ""}
+		err = p.own.Settle(func() error { return p.fence.commit(ctx, p.topic, p.number, at, n, records) })
+	}
 	if err == nil {
 		p.outbox.forget(at)
+		p.s.trusted.Store(true)
+	}
+	return p.trust(err)
+}
+
+// allowed returns an error if somebody else consumes the topic for the group.
+func (p *pump) allowed(ctx context.Context) error { return p.s.alone(ctx, p.fence.group, lookTime) }
+
+// trust returns an error of a commit, and lets few messages be handled at a time after it.
+func (p *pump) trust(err error) error {
+	if err != nil {
+		p.s.trusted.Store(false)
 	}
 	return err
 }
@@ -355,39 +310,9 @@ func (p *pump) write(ctx context.Context, at int64) error {
 // lost with the pump, and then their messages must be handled again.
 func (p *pump) mark() mark {
 	if p.outbox.wasUsed() {
-		return mark{p.id, p.settled}
+		return mark{p.id, p.settler.settled}
 	}
-	return mark{p.id, p.position}
-}
-
-// committed records the result of the commit that was under way.
-func (p *pump) committed(err error) error {
-	u := p.underway
-	p.underway = nil
-	p.s.trusted.Store(err == nil)
-	if err != nil {
-		return err
-	}
-	p.settled, p.unsettled, p.since = u.at, p.unsettled-u.messages, time.Now()
-	p.proven, p.moved = true, false
-	return nil
-}
-
-// finish commits what is done and waits until the broker has confirmed it.
-func (p *pump) finish(ctx context.Context) error {
-	if p.underway != nil {
-		if err := p.committed(<-p.underway.done); err != nil {
-			return err
-		}
-	}
-	if p.position == p.settled && !p.moved {
-		return nil
-	}
-	err := p.write(ctx, p.position)
-	if err == nil {
-		p.settled = p.position
-	}
-	return err
+	return mark{p.id, p.settler.position}
 }
 
 // leave commits what is done after a failure, if that is possible soon: the partition may
@@ -395,22 +320,7 @@ func (p *pump) finish(ctx context.Context) error {
 func (p *pump) leave(ctx context.Context) {
 	brief, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if p.underway != nil {
-		select {
-		case err := <-p.underway.done:
-			if p.committed(err) != nil {
-				return
-			}
-		case <-brief.Done():
-			return
-		}
-	}
-	if p.position == p.settled {
-		return
-	}
-	if err := p.write(brief, p.position); err != nil {
+	if err := p.settler.close(brief, leaving); err != nil {
 		p.s.set.Log.Debug("not committed", "partition", p.own.Partition(), "token", p.own.Token(), "err", err)
-		return
 	}
-	p.settled = p.position
 }

@@ -152,11 +152,10 @@ func (s *source) consume(ctx context.Context, own rota.Ownership, deliver rota.D
 	begun := time.Now()
 	err = p.run(ctx, deliver)
 	s.marks.put(own, p.mark())
-	return p.proven || time.Since(begun) > setback.Away, err
+	return p.settler.proven || time.Since(begun) > setback.Away, err
 }
 
-// attach shuts the former owner out, and finds where to go on. The order matters: an
-// offset that was read before the former owner was shut out may be outdated.
+// attach finds where to go on, and shuts the former owner out before that unless it has ended.
 func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) {
 	if s.bad != nil {
 		return nil, permanent{s.bad}
@@ -181,79 +180,118 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 	if err := s.alone(ctx, group, freshTime); err != nil {
 		return nil, err
 	}
-	f, err := s.newFence(ctx, own, deskOf(number), group)
-	if err != nil {
-		return nil, err
-	}
-	p := &pump{s: s, own: own, fence: f, topic: name, number: number, id: t.id}
+	p := &pump{s: s, own: own, fence: s.newFence(deskOf(number), group, own.Partition()), topic: name, number: number, id: t.id}
 	if err := p.begin(ctx); err != nil {
 		return nil, err
 	}
-	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.position)
+	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.settler.position)
 	return p, nil
 }
 
 // begin finds the offset at which the partition goes on.
 func (p *pump) begin(ctx context.Context) error {
-	s, name := p.s, p.own.Partition()
 	of := map[string][]int32{p.topic: {p.number}}
+	at, ok := p.formerEnded(ctx, of)
+	if !ok {
+		if err := p.fence.shutOut(ctx, p.own); err != nil {
+			return err
+		}
+		var err error
+		if at, err = p.offset(ctx, of); err != nil { // the order matters: what was read before may be outdated
+			return err
+		}
+	}
+	from, err := p.start(ctx, of, at)
+	if err != nil {
+		return err
+	}
+	set := p.s.set
+	p.settler = settler{every: set.every, most: stopTime, window: set.window, stop: p.own.Stop(), shutOut: p.shutOut, stage: p.stage, write: p.write}
+	p.settler.begin(from)
+	return nil
+}
+
+// markerTime is how long Kafka may take to complete a transaction that was committed. An offset
+// that is part of one for longer is somebody's who has to be shut out.
+const markerTime = 10 * time.Millisecond
+
+// formerEnded reads the offset, and tells whether the owner just before this one has committed it
+// as its last. Then nobody is left to be shut out: a partition that was stopped is never gone on with
+// under the same token, tokens are counted, so no owner was between the two, and those before were shut
+// out by that one. The transactional id is initialized beside the second message then.
+func (p *pump) formerEnded(ctx context.Context, of map[string][]int32) (offset, bool) {
+	if p.fence.id == "" || p.s.marks.has(p.own) { // there is nothing to be saved; or this owner has failed, and looks closely
+		return offset{}, false
+	}
+	var all map[string]offset
+	err := againFor(ctx, markerTime, func() (err error) {
+		all, err = p.s.offsetsNow(ctx, p.fence.desk, p.fence.group, of)
+		return err
+	})
+	at := all[p.own.Partition()]
+	return at, err == nil && at.noted && at.note.last && at.note.token+1 == p.own.Token()
+}
+
+// offset reads the offset of the partition. It is negative if there is none.
+func (p *pump) offset(ctx context.Context, of map[string][]int32) (offset, error) {
+	s, name := p.s, p.own.Partition()
 	all, err := s.offsets(ctx, p.fence.desk, p.fence.group, of)
 	if errors.Is(err, kerr.UnstableOffsetCommit) {
 		s.set.Log.Info("an offset belongs to a transaction that nobody ends: ending it", "partition", name, "token", p.own.Token())
 		if err := p.fence.abort(ctx); err != nil {
-			return err
+			return offset{}, err
 		}
 		all, err = s.offsets(ctx, p.fence.desk, p.fence.group, of)
-	}
-	if err != nil {
-		return err
 	}
 	at, ok := all[name]
 	if !ok {
 		at.at = -1
 	}
-	if at.at >= 0 && at.noted && at.note.topic != p.id && at.note.topic != unknown && p.id != unknown {
-		p.own.Tell("topic-made-again", fmt.Sprintf("topic %s was deleted and made again since offset %d was committed: %s begins with its first message", p.topic, at.at, name))
-		p.moved = true
-		p.position, err = s.bound(ctx, p.topic, p.number, beginning)
-		return err
-	}
-	p.position, p.settled, p.since = at.at, at.at, time.Now()
-	if m, ok := s.marks.get(p.own); ok && m.topic == p.id && m.at > at.at {
-		p.position = m.at
-	}
-	if p.position >= 0 {
-		return nil
-	}
-	return p.beginNew(ctx, of)
+	return at, err
 }
 
-// beginNew finds where a partition begins that the group has no offset of.
-func (p *pump) beginNew(ctx context.Context, of map[string][]int32) (err error) {
+// start is where the partition goes on, given the offset that is committed.
+func (p *pump) start(ctx context.Context, of map[string][]int32, at offset) (start, error) {
+	if at.at >= 0 && at.noted && at.note.topic != p.id && at.note.topic != unknown && p.id != unknown {
+		p.own.Tell("topic-made-again", fmt.Sprintf("topic %s was deleted and made again since offset %d was committed: %s begins with its first message", p.topic, at.at, p.own.Partition()))
+		to, err := p.s.bound(ctx, p.topic, p.number, beginning)
+		return start{position: to, settled: at.at, moved: true}, err
+	}
+	from := start{position: at.at, settled: at.at}
+	if m, ok := p.s.marks.get(p.own); ok && m.topic == p.id && m.at > at.at {
+		from.position = m.at
+	}
+	if from.position >= 0 {
+		return from, nil
+	}
+	return p.startNew(ctx, of)
+}
+
+// startNew is where a partition begins that the group has no offset of.
+func (p *pump) startNew(ctx context.Context, of map[string][]int32) (from start, err error) {
 	s := p.s
 	if old := s.set.takeover; old != "" && old != p.fence.group {
 		if err := s.alone(ctx, old, freshTime); err != nil {
-			return err
+			return from, err
 		}
 		all, err := s.offsets(ctx, p.fence.desk, old, of)
 		if err != nil {
-			return err
+			return from, err
 		}
 		if at, ok := all[p.own.Partition()]; ok && at.at >= 0 {
-			p.position, p.moved = at.at, true
-			return nil
+			return start{position: at.at, settled: at.at, moved: true}, nil
 		}
 	}
 	which := int64(beginning)
 	if s.set.start == last {
-		which, p.moved = end, true // the next owner must not begin later, so it is committed
+		which, from.moved = end, true // the next owner must not begin later, so it is committed
 	}
-	p.position, err = s.bound(ctx, p.topic, p.number, which)
-	p.settled = p.position
+	from.position, err = s.bound(ctx, p.topic, p.number, which)
+	from.settled = from.position
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return s.noTopic(p.topic)
+		err = s.noTopic(p.topic)
 	}
-	return err
+	return from, err
 }
 
 // Close closes the connections. Every Consume that is running fails.

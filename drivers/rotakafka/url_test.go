@@ -75,7 +75,7 @@ func FuzzURL(f *testing.F) {
 
 // FuzzNote: what is decoded is encoded the same, and nothing else is taken for a note.
 func FuzzNote(f *testing.F) {
-	for _, text := range []string{rotakafka.NoteOf([16]byte{1}, 5), "", "rota1", "rota1 topic= token=", "rota1 topic=00 token=1", strings.Repeat("x", 5000)} {
+	for _, text := range []string{rotakafka.NoteOf([16]byte{1}, 5, false), rotakafka.NoteOf([16]byte{1}, 5, true), "", "rota1", "rota1 topic= token=", "rota1 topic=00 token=1", strings.Repeat("x", 5000)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -61,3 +61,17 @@ func TestAnswersGoToTheirRequests(t *testing.T) {
 		t.Errorf("%d requests still wait", len(a.waiting))
 	}
 }
+
+// What gets no answer is asked again later and later, but within two seconds in a cluster: what was
+// sent just before a leader was elected is lost.
+func TestAskedAgain(t *testing.T) {
+	var waits []time.Duration
+	for wait := replyTimeout; len(waits) < 5; wait = longer(wait, replyTimeout) {
+		waits = append(waits, wait)
+	}
+	for i, want := range []time.Duration{400, 800, 1600, 1600, 1600} {
+		if want *= time.Millisecond; waits[i] != want {
+			t.Errorf("attempt %d has %v, want %v", i+1, waits[i], want)
+		}
+	}
+}

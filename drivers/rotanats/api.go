@@ -73,7 +73,8 @@ func (l *link) askIf(ctx context.Context, may func() error, verb string, body an
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	for wait := l.patience(ctx); ; wait *= 2 {
+	first := l.patience(ctx)
+	for wait := first; ; wait = longer(wait, first) {
 		if err := may(); err != nil {
 			return err
 		}
@@ -107,8 +108,13 @@ func (l *link) patience(ctx context.Context) time.Duration {
 // api returns the subject of a request to JetStream's API.
 func (l *link) api(verb string) string { return l.set.Prefix() + "." + verb }
 
-// replyTimeout is the timeout of the first attempt; each further one has twice as long.
+// replyTimeout is the timeout of the first attempt.
 const replyTimeout = 400 * time.Millisecond
+
+// longer is the timeout of the attempt that follows one with this timeout: twice as long, but
+// not for ever. What was sent just before a cluster has a leader again is lost, and nobody asks again
+// before its time is over.
+func longer(wait, first time.Duration) time.Duration { return min(2*wait, 4*first) }
 
 // streamInfo has the fields of STREAM.INFO that are used here.
 type streamInfo struct {

@@ -18,7 +18,8 @@ import (
 
 const (
 	benchPrefetch = 256
-	benchSettle   = 64 // messages per acknowledgement, as rota does it
+	benchSettle   = 64                    // messages per acknowledgement, as rota does it,
+	benchSoon     = 20 * time.Millisecond // or as many as are handled within this time
 )
 
 // A race is a backlog that a member and bare JetStream consumers handle in turns.
@@ -42,7 +43,7 @@ func BenchmarkAgainstBareConsumer(b *testing.B) {
 		{storage: jetstream.MemoryStorage, partitions: 16, messages: 800_000},
 		{storage: jetstream.MemoryStorage, partitions: 256, messages: 256_000},
 		{storage: jetstream.FileStorage, partitions: 1, messages: 100_000},
-		{storage: jetstream.FileStorage, partitions: 16, messages: 160_000},
+		{storage: jetstream.FileStorage, partitions: 16, messages: 800_000},
 		{storage: jetstream.FileStorage, partitions: 256, messages: 256_000},
 		{storage: jetstream.MemoryStorage, partitions: 1, messages: 20_000, work: 20 * time.Microsecond},
 	} {
@@ -99,12 +100,17 @@ func (r *race) bare(b testing.TB) measure.Lap {
 		if err != nil {
 			b.Fatal(err)
 		}
-		n := 0
+		n, open, since := 0, 0, time.Time{}
 		cc, err := c.Consume(func(msg jetstream.Msg) {
 			measure.Work(r.work)
-			if n++; n%benchSettle == 0 {
-				msg.Ack()
+			if open++; open == 1 {
+				since = time.Now()
 			}
+			if open == benchSettle || time.Since(since) >= benchSoon {
+				msg.Ack()
+				open = 0
+			}
+			n++
 			w.Tick(n == 1)
 		}, jetstream.PullMaxMessages(benchPrefetch))
 		if err != nil {

@@ -174,7 +174,7 @@ func (p *pump) confirm(ctx context.Context) error {
 	}
 	msg := nats.NewMsg(p.last)
 	msg.Data = []byte("+ACK")
-	for wait := replyTimeout; ; wait *= 2 {
+	for wait := replyTimeout; ; wait = longer(wait, replyTimeout) {
 		once, cancel := context.WithTimeout(ctx, wait)
 		err := p.own.Settle(func() error { _, err := p.s.request(once, msg); return err })
 		silence := once.Err() != nil && ctx.Err() == nil

@@ -19,10 +19,11 @@ type desk struct {
 	rev   core.Rev
 	calls []core.Action
 	notes []core.Note
-	told  []core.Action // the notes, with all their fields
-	mute  bool          // writes of its own record lie on the desk, too
-	slow  bool          // reads of the plan that end a quiet time lie on the desk
-	plan  core.Rev      // of the plan in the store
+	told  []core.Action     // the notes, with all their fields
+	mute  bool              // writes of its own record lie on the desk, too
+	slow  bool              // reads of the plan that end a quiet time lie on the desk
+	plan  core.Rev          // of the plan in the store
+	also  func(core.Action) // gets what is neither a note nor a call; nil for nobody
 }
 
 const (
@@ -64,6 +65,8 @@ func (d *desk) step(ev core.Event) {
 			d.step(core.Event{Kind: core.Answer, Verb: a.Verb, Key: a.Key, Rev: d.rev})
 		case a.Do == core.DoCall:
 			d.calls = append(d.calls, a)
+		case d.also != nil:
+			d.also(a)
 		}
 	}
 }

@@ -1,0 +1,129 @@
+package rotakafka_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// TestWhoeverIsLeftIsShutOutFirst looks when a transactional id is initialized. A partition whose
+// former owner has ended is handled before: nobody is left who could commit. In all other cases the
+// first message waits for it.
+func TestWhoeverIsLeftIsShutOutFirst(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meanwhile func(b *fakeBroker, l *ledger) // between the two owners
+		goesOn    bool
+	}{
+		"the former owner has ended": {func(*fakeBroker, *ledger) {}, true},
+		"it has not said so": {func(b *fakeBroker, l *ledger) {
+			b.commit(l.group, 0, 4, strings.TrimSuffix(b.noted(l.group, 0), " last"))
+		}, false},
+		"somebody else has committed":   {func(b *fakeBroker, l *ledger) { b.commit(l.group, 0, 4, "") }, false},
+		"it has ended in another store": {func(_ *fakeBroker, l *ledger) { l.store = rotatest.NewMemStore() }, false},
+		"another owner was in between":  {func(b *fakeBroker, l *ledger) { b.own(l) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newFake(t), newLedger(t)
+			p := b.names[0]
+			b.publish(p, 1, 3)
+			leave := l.member(b.with("every=1m").open())
+			waitFor(t, "the first commit, after which there is time", func() bool { return b.committed(l.group, 0) == 3 })
+			b.publish(p, 4, 4)
+			l.handled(p, 4)
+			leave()
+			if got := b.committed(l.group, 0); got != 4 {
+				t.Fatalf("offset %d is committed, want 4", got)
+			}
+			c.meanwhile(b, l)
+			b.publish(p, 5, 5)
+			asked := make(chan int, 100) // how many were handled at each initialization
+			b.cluster.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				b.cluster.KeepControl()
+				if id := r.(*kmsg.InitProducerIDRequest).TransactionalID; id != nil && strings.HasSuffix(*id, p) {
+					asked <- len(l.values(p))
+				}
+				return nil, nil, false
+			})
+			l.member(b.with("every=50ms").open())
+			want := 4
+			if c.goesOn {
+				want = 5
+			}
+			if got := <-asked; got != want {
+				t.Errorf("%d messages are handled when former owners are shut out, want %d", got, want)
+			}
+			l.handled(p, 5)
+			waitFor(t, "the offset is committed", func() bool { return b.committed(l.group, 0) == 5 })
+		})
+	}
+}
+
+// own lets a member own the partitions that consumes nothing.
+func (b *fakeBroker) own(l *ledger) {
+	started := make(chan struct{}, len(b.names))
+	leave := l.member(owned{b.open(), started})
+	for range b.names {
+		<-started
+	}
+	leave()
+}
+
+// TestInTime checks that what is handled is committed in time although the next message takes long.
+func TestInTime(t *testing.T) {
+	t.Parallel()
+	b, l := newFake(t), newLedger(t)
+	p := b.names[0]
+	b.publish(p, 1, 3)
+	busy := make(chan struct{})
+	defer close(busy)
+	l.member(b.with("every=500ms").open(), func(c *rota.Config) {
+		handle := c.Handle
+		c.Handle = func(ctx context.Context, msg rota.Message) error {
+			if string(msg.Value) == "6" {
+				<-busy
+			}
+			return handle(ctx, msg)
+		}
+	})
+	waitFor(t, "the first commit", func() bool { return b.committed(l.group, 0) == 3 })
+	b.publish(p, 4, 5)
+	l.handled(p, 5)
+	b.publish(p, 6, 6) // by itself: what is delivered together is done together
+	waitFor(t, "a commit while message 6 is being handled", func() bool { return b.committed(l.group, 0) == 5 })
+	if n := b.noted(l.group, 0); strings.HasSuffix(n, " last") {
+		t.Errorf("the offset of an owner that goes on has the note %q", n)
+	}
+}
+
+// noted is the metadata of a committed offset.
+func (b *broker) noted(group string, partition int32) string {
+	b.t.Helper()
+	got, err := kadm.NewClient(b.admin).FetchOffsets(b.t.Context(), group)
+	b.must(err)
+	o, _ := got.Lookup(b.topic, partition)
+	return o.Metadata
+}
+
+// owned is a source whose partitions are not consumed.
+type owned struct {
+	rota.Source
+	started chan<- struct{}
+}
+
+func (o owned) Consume(ctx context.Context, own rota.Ownership, _ rota.Deliver) error {
+	own.Started()
+	o.started <- struct{}{}
+	select {
+	case <-own.Stop():
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package rotakafka
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A settler commits the offsets of one partition, beside the pump that delivers its messages: a
+// transaction takes tens of milliseconds, and a message may take minutes. What is done is
+// committed when its time has come, or when the pump asks for it. When the partition is to stop, what
+// can be done of the last commit is done while the last message is being handled.
+type settler struct {
+	every   time.Duration   // how long what is done may stay uncommitted
+	most    time.Duration   // what a commit may take
+	window  int             // messages that may be uncommitted
+	stop    <-chan struct{} // closed when the partition is to stop
+	shutOut func(ctx context.Context) error
+	stage   func(ctx context.Context, at int64) error
+	write   func(ctx context.Context, at int64, last bool) error
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed with the next change
+	position  int64         // the offset behind the last message that is done
+	moved     bool          // the position did not come from a commit of our group: commit it at once
+	unsettled int           // messages that are done and not committed
+	since     time.Time     // when the first of them was done
+	settled   int64         // the offset that is committed
+	flying    int           // messages in the commit that is under way
+	underway  bool
+	hurry     bool // the pump waits for a commit
+	closing   closing
+	proven    bool // a commit has succeeded
+	over      chan struct{}
+	err       error // why it has ended
+}
+
+// closing is how a settler ends.
+type closing int
+
+const (
+	open     closing = iota
+	leaving          // what is done is committed
+	stopping         // and the offset is said to be this owner's last
+)
+
+// change changes the settler and wakes those who wait.
+func (s *settler) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	s.wake()
+}
+
+// wake wakes those who wait. The caller holds the lock.
+func (s *settler) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// A start is where a partition begins.
+type start struct {
+	position int64
+	settled  int64 // the offset that is committed
+	moved    bool  // commit the position at once
+}
+
+func (s *settler) begin(from start) {
+	s.changed, s.over = make(chan struct{}), make(chan struct{})
+	s.position, s.settled, s.moved, s.since = from.position, from.settled, from.moved, time.Now()
+}
+
+// done records that messages were handled, or dead-lettered, up to an offset.
+func (s *settler) done(messages int, position int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dirty() {
+		s.since = time.Now()
+		s.wake()
+	}
+	s.position = position
+	s.unsettled += messages
+}
+
+// move goes on at another offset, which is committed at once.
+func (s *settler) move(to int64) { s.change(func() { s.position, s.moved = to, true }) }
+
+// dirty tells whether there is something to commit. The caller holds the lock.
+func (s *settler) dirty() bool { return s.moved || s.position != s.settled }
+
+// pace waits while too much is not committed, and returns why commits have failed. One that is
+// careful waits for each.
+func (s *settler) pace(ctx context.Context, careful bool) error {
+	for {
+		s.mu.Lock()
+		wait, changed, err := s.moved || careful && s.unsettled > 0 || s.unsettled >= s.window, s.changed, s.err
+		if err == nil && !s.underway && !s.hurry && (wait || s.unsettled >= max(s.window/2, 1)) {
+			s.hurry = true
+			s.wake()
+			changed = s.changed
+		}
+		s.mu.Unlock()
+		if err != nil || !wait {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// run commits until it fails, or until it was closed and everything is committed.
+func (s *settler) run(ctx context.Context) {
+	err := s.commitAll(ctx)
+	s.change(func() { s.err = err })
+	close(s.over)
+}
+
+func (s *settler) commitAll(ctx context.Context) (err error) {
+	for shut, staged := false, false; err == nil; {
+		s.mu.Lock()
+		dirty, closing, changed, due := s.dirty(), s.closing != open, s.changed, time.Until(s.since.Add(s.every))
+		now := closing || s.hurry || s.moved || due <= 0
+		at := s.position
+		s.mu.Unlock()
+		switch {
+		case dirty && !shut: // beside the next message, if nobody is left to be shut out before the first
+			shut, err = true, s.within(ctx, s.shutOut)
+		case dirty && now:
+			err = s.commit(ctx)
+		case closing:
+			return nil
+		case !dirty:
+			err = await(ctx, changed, nil, time.Hour)
+		case staged:
+			err = await(ctx, changed, nil, due)
+		case s.asked():
+			staged = true
+			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, at) }) // if it fails, the commit does all of it, and tells
+		default:
+			err = await(ctx, changed, s.stop, due)
+		}
+	}
+	return err
+}
+
+// asked tells whether the partition is to stop.
+func (s *settler) asked() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits for a change or a stop, but not beyond a time.
+func await(ctx context.Context, changed, stop <-chan struct{}, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-stop:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// commit commits what is done.
+func (s *settler) commit(ctx context.Context) error {
+	var at int64
+	var last bool
+	begun := time.Now()
+	s.change(func() {
+		at, last = s.position, s.closing == stopping
+		s.flying, s.underway, s.hurry = s.unsettled, true, false
+	})
+	err := s.within(ctx, func(ctx context.Context) error { return s.write(ctx, at, last) })
+	s.change(func() {
+		s.underway = false
+		if err == nil {
+			s.settled, s.unsettled, s.since = at, s.unsettled-s.flying, begun
+			s.proven, s.moved = true, s.moved && at != s.position
+		}
+	})
+	return err
+}
+
+func (s *settler) within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.most)
+	defer cancel()
+	return f(ctx)
+}
+
+// close commits what is done and ends. It returns why that failed, or ctx's error.
+func (s *settler) close(ctx context.Context, how closing) error {
+	s.change(func() { s.closing = how })
+	select {
+	case <-s.over:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
