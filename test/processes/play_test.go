@@ -40,7 +40,7 @@ func (c *crew) play(s *scenario.Scenario) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.heard) > 0 {
-		return fmt.Errorf("%s: nobody wanted %q", s.Name, c.heard)
+		return fmt.Errorf("%w: %s: nobody wanted %q", errOtherwise, s.Name, c.heard)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (c *crew) expect(b *scenario.Block) error {
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return fmt.Errorf("%w: %q; seen besides: %q", err, missing, c.heard)
+		return fmt.Errorf("%w: %w: %q; seen besides: %q", errOtherwise, err, missing, c.heard)
 	}
 	return nil
 }
