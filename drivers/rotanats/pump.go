@@ -47,6 +47,7 @@ type pump struct {
 	gapSince    time.Time     // since when the broker has counted more deliveries than have arrived
 	leaderless  time.Time     // since when no server accepts pulls
 	received    uint64        // sequence of the last message that has arrived, here or at the last owner; 0 if it is not known
+	read        stretch       // of the stream, for deliveries that went astray
 	reply       string        // the ack subject of some delivery; "" before the first
 }
 
@@ -268,6 +269,9 @@ func (p *pump) readMessage(ctx context.Context, msg *nats.Msg) error {
 	p.gapSince, p.leaderless = time.Time{}, time.Time{}
 	switch {
 	case p.repeated(ack):
+		return nil
+	case p.astray(ack):
+		p.claim.next++
 		return nil
 	case ack.delivery > p.claim.next && ack.tries == 1:
 		p.reply = msg.Reply

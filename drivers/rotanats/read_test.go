@@ -54,6 +54,32 @@ func TestDeliveriesOfANewLeader(t *testing.T) {
 	}
 }
 
+// TestRedeliveriesOfWhatWasReadFromTheStream reads what the server sends once more because nobody
+// listened when it was sent first: it is skipped if it was read from the stream meanwhile.
+func TestRedeliveriesOfWhatWasReadFromTheStream(t *testing.T) {
+	for _, c := range []struct {
+		what                      string
+		tries, sequence, delivery uint64
+		next                      uint64 // afterwards; 0 for a gap
+	}{
+		{"the first of them", 2, 190, 11, 12},
+		{"the last of them", 2, 200, 11, 12},
+		{"once more", 3, 200, 11, 12},
+		{"one that was handled before them", 2, 180, 11, 0},
+		{"one that came behind them", 2, 210, 11, 0},
+		{"one that nobody has had", 2, 230, 11, 0},
+		{"of which others are missing", 2, 200, 12, 0},
+		{"under its old number", 2, 200, 10, 0},
+		{"for the first time", 1, 200, 11, 0},
+	} {
+		p := &pump{s: &source{link: &link{set: &settings{Stream: "ORDERS"}}}, claim: &claim{all: true, next: 11}, received: 220, read: stretch{180, 200}}
+		err := p.readMessage(t.Context(), &nats.Msg{Reply: fmt.Sprintf("$JS.ACK.ORDERS.c.%d.%d.%d.1700000000123456789.0", c.tries, c.sequence, c.delivery)})
+		if c.next == 0 && !errors.Is(err, errGap) || c.next > 0 && (err != nil || p.claim.next != c.next) || len(p.buf) > 0 {
+			t.Errorf("%s: %v, next is %d, %d to deliver", c.what, err, p.claim.next, len(p.buf))
+		}
+	}
+}
+
 // TestAckSubjects makes the ack subject of another delivery, in both forms that servers use.
 func TestAckSubjects(t *testing.T) {
 	for _, reply := range []string{

@@ -16,7 +16,8 @@ import (
 // that stops no longer listens. A leader that steps down may count a delivery and not send
 // it. The messages are in the stream, so the owner reads them from there. Otherwise the
 // consumer would have to be replaced, which costs synced writes and, in a cluster, an
-// election.
+// election. nats-server notices that nobody listened, and sends them once more to whoever
+// pulls next, under new numbers: then they have been read already, see astray.
 
 // maxStray is how many deliveries are read from the stream. If more are missing, a new
 // consumer is cheaper.
@@ -28,6 +29,9 @@ const (
 	countTime = time.Second
 	strayTime = 2 * time.Second
 )
+
+// A stretch of the stream has the sequences behind one, up to another.
+type stretch struct{ after, last uint64 }
 
 var errStray = errors.New("rotanats: the missing deliveries are not in the stream")
 
@@ -80,7 +84,21 @@ func (p *pump) readStored(got *storedMessage) error {
 		msg.Header = header
 	}
 	p.outstanding++ // readMessage takes it for one that was pulled
-	return p.readMessage(context.Background(), msg)
+	before := p.received
+	if err := p.readMessage(context.Background(), msg); err != nil {
+		return err
+	}
+	if p.read.last == 0 {
+		p.read.after = before
+	}
+	p.read.last = got.Message.Seq
+	return nil
+}
+
+// astray tells whether this is the redelivery of a message that was read from the stream. It
+// was handled, or will be before what comes behind it; the next acknowledgement covers it.
+func (p *pump) astray(ack ackInfo) bool {
+	return ack.tries > 1 && ack.delivery == p.claim.next && ack.sequence > p.read.after && ack.sequence <= p.read.last
 }
 
 // ackSubject returns the reply subject that another delivery of the same consumer has.

@@ -8,7 +8,7 @@ func DevCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rota-dev",
 		Short: "Write the pages of docs/, and measure what only developers measure",
-		Example: `  go run ./cmd/rota/internal/dev evidence build/evidence >docs/evidence.md
+		Example: `  go run ./cmd/rota/internal/dev evidence docs/evidence >docs/evidence.md
   go run ./cmd/rota/internal/dev bench page -o page build/bench >docs/performance.md
   go run ./cmd/rota/internal/dev ramp build/ramp/local.jsonl >docs/pictures/ramp.svg
   go run ./cmd/rota/internal/dev pictures docs/pictures`,

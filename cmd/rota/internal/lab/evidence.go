@@ -23,7 +23,7 @@ func evidenceCmd() *cobra.Command {
 		Use:     "evidence FOLDER",
 		Short:   "Write docs/evidence.md of the figures in a folder",
 		Long:    "Evidence reads what scripts/evidence.sh has left in a folder and prints docs/evidence.md.",
-		Example: "  rota-dev evidence build/evidence >docs/evidence.md",
+		Example: "  rota-dev evidence docs/evidence >docs/evidence.md",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeEvidence(cmd.OutOrStdout(), os.DirFS(args[0]))
