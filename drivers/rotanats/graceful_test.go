@@ -53,8 +53,11 @@ func TestGracefulHandOverKeepsTheConsumer(t *testing.T) {
 	}
 	leave := run("m0")
 	everywhere()
-	replaced, handed := 0, 0
-	for i := range 15 {
+	replaced, handed, rounds := 0, 0, 15
+	if os.Getenv("ROTA_CAMPAIGN") != "" {
+		rounds = 60
+	}
+	for i := range rounds {
 		before := b.consumers()
 		leave()
 		leave = run(fmt.Sprint("m", i+1))

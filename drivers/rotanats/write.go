@@ -85,7 +85,7 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
 	id, doubt, seen := rand.Text(), false, s.newest.get(key) >= prev
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		rev, err := s.writeOnce(ctx, key, value, prev, id, h)
+		rev, err := s.writeUntilAnswered(ctx, key, value, prev, id, h)
 		var no *mismatch
 		if !errors.As(err, &no) {
 			if err == nil {
@@ -116,6 +116,24 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return 0, s.explain(ctx.Err())
+		}
+	}
+}
+
+// writeUntilAnswered sends a write, and in a cluster sends it again if there is no answer: what
+// reaches a server that no longer leads the bucket, or is about to, is lost.
+func (s *store) writeUntilAnswered(ctx context.Context, key string, value []byte, prev rota.Rev, id string, h nats.Header) (rota.Rev, error) {
+	if !s.replicated() {
+		return s.writeOnce(ctx, key, value, prev, id, h)
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	for wait := replyTimeout; ; wait = longer(wait, replyTimeout) {
+		once, cancel := context.WithTimeout(ctx, wait)
+		rev, err := s.writeOnce(once, key, value, prev, id, h)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return rev, err
 		}
 	}
 }
