@@ -81,11 +81,14 @@ func (s *store) Delete(ctx context.Context, key string, prev rota.Rev) error {
 // a server that has that one would know by its ID a write that was accepted before, and
 // acknowledge it again. Besides, a leader refuses a write that comes too soon: the write
 // before it is applied and acknowledged, but still listed as in flight; on a leader that was
-// deposed it may stay so. Then a read tells, or the next refusal.
+// deposed it may stay so. Then a read tells, or the next refusal. Nor is a refusal the last word
+// after an attempt without an answer: that may have been accepted, and replaced since, and a
+// server that was started meanwhile knows the IDs of what it still has.
 func (s *store) write(ctx context.Context, key string, value []byte, prev rota.Rev, h nats.Header) (rota.Rev, error) {
-	id, doubt, seen := rand.Text(), false, s.newest.get(key) >= prev
+	id, doubt, unheard, seen := rand.Text(), false, false, s.newest.get(key) >= prev
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		rev, err := s.writeUntilAnswered(ctx, key, value, prev, id, h)
+		rev, again, err := s.writeUntilAnswered(ctx, key, value, prev, id, h)
+		unheard = unheard || again
 		var no *mismatch
 		if !errors.As(err, &no) {
 			if err == nil {
@@ -93,7 +96,7 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 			}
 			return rev, err
 		}
-		if !no.inFlight && (no.at >= prev || !s.replicated()) {
+		if !no.inFlight && !unheard && (no.at >= prev || !s.replicated()) {
 			return 0, rota.ErrConflict
 		}
 		doubt = doubt || !no.inFlight
@@ -121,26 +124,29 @@ func (s *store) write(ctx context.Context, key string, value []byte, prev rota.R
 }
 
 // writeUntilAnswered sends a write, and in a cluster sends it again if there is no answer: what
-// reaches a server that no longer leads the bucket, or is about to, is lost.
-func (s *store) writeUntilAnswered(ctx context.Context, key string, value []byte, prev rota.Rev, id string, h nats.Header) (rota.Rev, error) {
+// reaches a server that no longer leads the bucket, or is about to, is lost. again tells whether
+// it did.
+func (s *store) writeUntilAnswered(ctx context.Context, key string, value []byte, prev rota.Rev, id string, h nats.Header) (rev rota.Rev, again bool, err error) {
 	if !s.replicated() {
-		return s.writeOnce(ctx, key, value, prev, id, h)
+		rev, err = s.writeOnce(ctx, key, value, prev, id, h)
+		return rev, false, err
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
 	for wait := replyTimeout; ; wait = longer(wait, replyTimeout) {
 		once, cancel := context.WithTimeout(ctx, wait)
-		rev, err := s.writeOnce(once, key, value, prev, id, h)
+		rev, err = s.writeOnce(once, key, value, prev, id, h)
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return rev, err
+			return rev, again, err
 		}
+		again = true
 	}
 }
 
 // errDeposed means that the outcome of a write is unknown: it may have happened and been
 // replaced since.
-var errDeposed = errors.New("a server that no longer leads the bucket has refused it, another may have accepted it")
+var errDeposed = errors.New("a server has refused it, and another may have accepted it before")
 
 // A mismatch is a refused write: the key is at another revision, or a write is in flight, maybe
 // this one.
