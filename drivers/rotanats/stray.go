@@ -16,7 +16,7 @@ import (
 // that stops no longer listens. A leader that steps down may count a delivery and not send
 // it. The messages are in the stream, so the owner reads them from there. Otherwise the
 // consumer would have to be replaced, which costs synced writes and, in a cluster, an
-// election. nats-server notices that nobody listened, and sends them once more to whoever
+// election. nats-server notices that nobody listened, and sends them once more to the owner that
 // pulls next, under new numbers: then they have been read already, see astray.
 
 // maxStray is how many deliveries are read from the stream. If more are missing, a new
