@@ -352,15 +352,18 @@ func publishesToNew(t *testing.T, b *broker) {
 // not list: it finds the partition when it gets it.
 func foundByAll(t *testing.T, b *broker) {
 	src := b.open()
-	if err := src.(rota.Preparer).Prepare(t.Context(), rota.Partition{Name: b.names[0]}); err != nil {
-		t.Fatal(err)
+	prepares := func(partition string) func() bool {
+		return func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // it reads ahead until its time is over
+			defer cancel()
+			return src.(rota.Preparer).Prepare(ctx, rota.Partition{Name: partition}) == nil
+		}
 	}
+	waitFor(t, "a partition is found", prepares(b.names[0]))
 	added, err := kadm.NewClient(b.admin).CreatePartitions(t.Context(), 1, b.topic)
 	b.must(err)
 	b.must(added.Error())
-	waitFor(t, "the new partition is found", func() bool {
-		return src.(rota.Preparer).Prepare(t.Context(), rota.Partition{Name: b.topic + "-3"}) == nil
-	})
+	waitFor(t, "the new partition is found", prepares(b.topic+"-3"))
 }
 
 // newPartitions adds partitions to a topic, and a topic that matches the pattern.

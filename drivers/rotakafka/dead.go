@@ -389,7 +389,7 @@ func (s *source) records(ctx context.Context, name string, number int32, from, t
 	if int(number) >= len(t.leaders) || t.leaders[number] < 0 {
 		return false, fmt.Errorf("%s has no leader now (%w)", partitionName(name, number), kerr.LeaderNotAvailable)
 	}
-	c := s.fetcher.add(name, t.id, number, t.leaders[number], from)
+	c := s.fetcher.add(name, t.id, number, t.leaders[number], from, chunk{})
 	defer s.fetcher.remove(c)
 	for at := from; at < to; {
 		ch, ok, err := s.fetcher.pop(c)

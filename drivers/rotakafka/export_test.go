@@ -22,7 +22,7 @@ func Watch(ctx context.Context, src rota.Source, partition string, at int64) (fi
 	if err != nil {
 		return nil, nil, err
 	}
-	c := s.fetcher.add(name, t.id, number, t.leaders[number], at)
+	c := s.fetcher.add(name, t.id, number, t.leaders[number], at, chunk{})
 	came := make(chan time.Time, 1)
 	go func() {
 		select {
@@ -47,6 +47,32 @@ func Parked(src rota.Source) bool {
 		}
 	}
 	return len(f.feeds) > 0
+}
+
+// Ended is the offset that a source has read ahead and that the former owner has noted as its last,
+// or -1.
+func Ended(src rota.Source, partition string) (at int64) {
+	at = -1
+	src.(*source).aheads.with(partition, func(a *ahead) {
+		if a.at.note.last {
+			at = a.at.at
+		}
+	})
+	return at
+}
+
+// Peeked is how many messages of a partition a source has read ahead.
+func Peeked(src rota.Source, partition string) (n int) {
+	src.(*source).aheads.with(partition, func(a *ahead) { n = len(a.chunk.records) })
+	return n
+}
+
+func (as *aheads) with(partition string, f func(a *ahead)) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if a := as.all[partition]; a != nil {
+		f(a)
+	}
 }
 
 var (

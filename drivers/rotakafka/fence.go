@@ -21,8 +21,15 @@ type fence struct {
 	epoch   int16
 	shut    bool // former owners are shut out
 	entered bool // the group's offsets are a part of the transaction that is open
+	added   part // what is, if entered
 
 	producer *kgo.Client // of records that handlers produce; nil until there are some
+}
+
+// A part of a transaction is an offset with its note. A later one takes the place of an earlier one.
+type part struct {
+	at   int64
+	note note
 }
 
 // transactionTime is after how long the broker aborts a transaction that nobody ends: longer than
@@ -86,8 +93,10 @@ func (f *fence) commit(ctx context.Context, topic string, number int32, at int64
 
 // transact commits in a transaction. Each step may be repeated: an answer may be lost.
 func (f *fence) transact(ctx context.Context, topic string, number int32, at int64, n note) error {
-	if err := f.addOffset(ctx, topic, number, at, n); err != nil {
-		return err
+	if !f.entered || f.added != (part{at, n}) { // otherwise it was staged
+		if err := f.addOffset(ctx, topic, number, at, n); err != nil {
+			return err
+		}
 	}
 	return f.end(ctx, true)
 }
@@ -149,7 +158,8 @@ func (f *fence) addOffset(ctx context.Context, topic string, number int32, at in
 	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = number, at, -1, kmsg.StringPtr(n.String())
 	t.Topic, t.Partitions = topic, append(t.Partitions, p)
 	set.Topics = append(set.Topics, t)
-	return again(ctx, func() error {
+	f.added = part{}
+	err := again(ctx, func() error {
 		got, err := ask[*kmsg.TxnOffsetCommitResponse](ctx, &f.s.link, f.desk, set)
 		if err != nil {
 			return err
@@ -163,6 +173,10 @@ func (f *fence) addOffset(ctx context.Context, topic string, number int32, at in
 		}
 		return nil
 	})
+	if err == nil {
+		f.added = part{at, n}
+	}
+	return err
 }
 
 // plainly commits without a transaction. The lease alone keeps a former owner from it.

@@ -95,14 +95,20 @@ func (f *fetcher) close() {
 	f.loops.Wait()
 }
 
-// add begins to fetch a partition from its leader, at an offset.
-func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64) *cursor {
+// add begins to fetch a partition from its leader, at an offset. What it has from there on already
+// need not be fetched.
+func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64, has chunk) *cursor {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d, now := f.feed(leader), time.Now()
 	c := &cursor{topic: topic, id: id, number: number, at: at, limit: min(firstFetch, f.link.set.fetch), feed: d, active: now, popped: now, ready: make(chan struct{}, 1)}
 	d.cursors = append(d.cursors, c)
-	if f.ctx.Err() == nil {
+	switch {
+	case has.next > at:
+		c.at, c.queue = has.next, []chunk{has}
+		c.signal()
+		d.changed.Broadcast()
+	case f.ctx.Err() == nil:
 		c.flying = true
 		request := d.request([]*cursor{c}, 0)
 		f.loops.Go(func() { d.first(c, request) })
@@ -114,12 +120,23 @@ func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64)
 // wait for messages of others, and the partition would be idle meanwhile.
 func (d *feed) first(c *cursor, request *kmsg.FetchRequest) {
 	list := []*cursor{c}
-	answer, err := d.fetchBy(func() (*kgo.Client, error) { return d.f.link.client(deskOf(c.number)) }, request)
+	answer, err := d.fetchByDesk(d.f.ctx, c.number, request)
 	brought := d.read(list, answer, err)
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	d.bring(list, brought, err)
 	d.changed.Broadcast()
+}
+
+// peek fetches what a partition has, without waiting, for a cursor that nobody has added. If it
+// fails it returns nothing.
+func (f *fetcher) peek(ctx context.Context, leader int32, c *cursor) chunk {
+	f.mu.Lock()
+	d := f.feed(leader)
+	f.mu.Unlock()
+	list := []*cursor{c}
+	answer, err := d.fetchByDesk(ctx, c.number, d.request(list, 0))
+	return d.read(list, answer, err)[c].chunk
 }
 
 // warm connects to a broker, so that the first fetch need not wait for that.
@@ -295,16 +312,22 @@ func (d *feed) request(list []*cursor, wait time.Duration) *kmsg.FetchRequest {
 
 // fetch sends a request by a lane and waits for the answer.
 func (d *feed) fetch(lane int, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
-	return d.fetchBy(func() (*kgo.Client, error) { return d.f.link.lane(lane) }, r)
+	client, err := d.f.link.lane(lane)
+	return d.fetchBy(d.f.ctx, client, err, r)
 }
 
-func (d *feed) fetchBy(by func() (*kgo.Client, error), r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
-	client, err := by()
+// fetchByDesk sends one by the desk of a partition.
+func (d *feed) fetchByDesk(ctx context.Context, number int32, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+	client, err := d.f.link.client(deskOf(number))
+	return d.fetchBy(ctx, client, err, r)
+}
+
+func (d *feed) fetchBy(ctx context.Context, client *kgo.Client, err error, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
 	if err != nil {
 		return nil, err
 	}
 	wait := time.Duration(r.MaxWaitMillis) * time.Millisecond
-	ctx, cancel := context.WithTimeout(d.f.ctx, wait+answerTime+dialTime)
+	ctx, cancel := context.WithTimeout(ctx, wait+answerTime+dialTime)
 	defer cancel()
 	got, err := client.Broker(int(d.node)).Request(ctx, r)
 	if err != nil {

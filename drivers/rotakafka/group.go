@@ -1,6 +1,7 @@
 package rotakafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/rota-dev/rota"
 )
 
 // Offsets are kept under the name of the rota group, as those of a Kafka group without
@@ -40,7 +43,13 @@ func (s *source) groupName() (string, error) {
 type offset struct {
 	at    int64
 	note  note
-	noted bool // the note is ours
+	noted bool  // the note is ours
+	err   error // why it is not known
+}
+
+// endedBefore tells whether the owner just before a token has committed the offset as its last.
+func (o offset) endedBefore(token rota.Token) bool {
+	return o.noted && o.note.last && o.note.token+1 == token
 }
 
 // offsets reads the committed offsets of a group. It waits until transactions of former
@@ -55,8 +64,18 @@ func (s *source) offsets(ctx context.Context, desk int, group string, of map[str
 
 // offsetsNow reads them, and fails while there are such transactions.
 func (s *source) offsetsNow(ctx context.Context, desk int, group string, of map[string][]int32) (map[string]offset, error) {
+	out, err := s.readOffsets(ctx, desk, group, of, true)
+	for _, o := range out {
+		err = cmp.Or(err, o.err)
+	}
+	return out, err
+}
+
+// readOffsets reads offsets. While a transaction is open in which one may change, either that one is
+// an error, or it is as it was before.
+func (s *source) readOffsets(ctx context.Context, desk int, group string, of map[string][]int32, stable bool) (map[string]offset, error) {
 	r := kmsg.NewPtrOffsetFetchRequest()
-	r.Group, r.RequireStable = group, true
+	r.Group, r.RequireStable = group, stable
 	for name, numbers := range of {
 		t := kmsg.NewOffsetFetchRequestTopic()
 		t.Topic, t.Partitions = name, numbers
@@ -76,10 +95,7 @@ func (s *source) offsetsNow(ctx context.Context, desk int, group string, of map[
 	}
 	for _, t := range got.Topics {
 		for _, p := range t.Partitions {
-			if err := code(p.ErrorCode); err != nil {
-				return nil, err
-			}
-			o := offset{at: p.Offset}
+			o := offset{at: p.Offset, err: code(p.ErrorCode)}
 			if p.Metadata != nil {
 				o.note, o.noted = readNote(*p.Metadata)
 			}

@@ -2,13 +2,17 @@ package rotakafka_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/drivers/rotakafka"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -29,39 +33,125 @@ func TestWhoeverIsLeftIsShutOutFirst(t *testing.T) {
 		"it has ended in another store": {func(_ *fakeBroker, l *ledger) { l.store = rotatest.NewMemStore() }, false},
 		"another owner was in between":  {func(b *fakeBroker, l *ledger) { b.own(l) }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, ahead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, read ahead is %v", name, ahead), func(t *testing.T) {
+				t.Parallel()
+				b, l := newFake(t), newLedger(t)
+				p := b.names[0]
+				b.publish(p, 1, 3)
+				leave := l.member(b.with("every=1m").open())
+				waitFor(t, "the first commit, after which there is time", func() bool { return b.committed(l.group, 0) == 3 })
+				b.publish(p, 4, 4)
+				l.handled(p, 4)
+				next := b.with("every=50ms").open()
+				if ahead {
+					prepare(t, l, next, p)
+				}
+				leave()
+				if got := b.committed(l.group, 0); got != 4 {
+					t.Fatalf("offset %d is committed, want 4", got)
+				}
+				c.meanwhile(b, l)
+				if ahead && c.goesOn {
+					waitFor(t, "the offset is read", func() bool { return rotakafka.Ended(next, p) == 4 })
+				}
+				b.publish(p, 5, 5)
+				asked := make(chan int, 100) // how many were handled at each initialization
+				b.cluster.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					b.cluster.KeepControl()
+					if id := r.(*kmsg.InitProducerIDRequest).TransactionalID; id != nil && strings.HasSuffix(*id, p) {
+						asked <- len(l.values(p))
+					}
+					return nil, nil, false
+				})
+				l.member(next)
+				want := 4
+				if c.goesOn {
+					want = 5
+				}
+				if got := <-asked; got != want {
+					t.Errorf("%d messages are handled when former owners are shut out, want %d", got, want)
+				}
+				l.handled(p, 5)
+				waitFor(t, "the offset is committed", func() bool { return b.committed(l.group, 0) == 5 })
+			})
+		}
+	}
+}
+
+// prepare prepares a source for a partition, as its group would, until the test ends.
+func prepare(t *testing.T, l *ledger, src rota.Source, partition string) {
+	t.Helper()
+	if err := src.(rota.Binder).Bind(l.group); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- src.(rota.Preparer).Prepare(ctx, rota.Partition{Name: partition}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReadAhead reads ahead while the former owner stops: the next one begins although Kafka tells no
+// offset and no message any more, and goes on where what was read ahead ends. Of a topic that was made
+// again nothing is used.
+func TestReadAhead(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the topic is made again: %v", again), func(t *testing.T) {
 			t.Parallel()
 			b, l := newFake(t), newLedger(t)
 			p := b.names[0]
 			b.publish(p, 1, 3)
+			l.fail = func(msg rota.Message) error {
+				if string(msg.Value) == "5" {
+					return errors.New("not by the first owner")
+				}
+				return nil
+			}
 			leave := l.member(b.with("every=1m").open())
 			waitFor(t, "the first commit, after which there is time", func() bool { return b.committed(l.group, 0) == 3 })
 			b.publish(p, 4, 4)
 			l.handled(p, 4)
-			leave()
-			if got := b.committed(l.group, 0); got != 4 {
-				t.Fatalf("offset %d is committed, want 4", got)
-			}
-			c.meanwhile(b, l)
 			b.publish(p, 5, 5)
-			asked := make(chan int, 100) // how many were handled at each initialization
-			b.cluster.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
-				b.cluster.KeepControl()
-				if id := r.(*kmsg.InitProducerIDRequest).TransactionalID; id != nil && strings.HasSuffix(*id, p) {
-					asked <- len(l.values(p))
+			next := b.with("every=50ms").open()
+			prepare(t, l, next, p)
+			waitFor(t, "messages are read ahead, from the offset on that is committed", func() bool { return rotakafka.Peeked(next, p) == 2 })
+			leave()
+			l.note(func() { l.fail = nil })
+			waitFor(t, "the last offset is read", func() bool { return rotakafka.Ended(next, p) == 4 })
+			if again {
+				ctx, cancel := context.WithTimeout(t.Context(), bound)
+				defer cancel()
+				gone, err := kadm.NewClient(b.admin).DeleteTopics(ctx, b.topic)
+				b.must(err)
+				b.must(gone.Error())
+				b.admin.Close()
+				b.admin = newClient(t, b.addr)
+				b.create(3)
+				b.publish(p, 11, 16)
+				l.member(next)
+				l.handled(p, 10)
+				if got, want := fmt.Sprint(l.values(p)), "[1 2 3 4 11 12 13 14 15 16]"; got != want {
+					t.Errorf("handled were %s, want %s", got, want)
 				}
-				return nil, nil, false
-			})
-			l.member(b.with("every=50ms").open())
-			want := 4
-			if c.goesOn {
-				want = 5
+				return
 			}
-			if got := <-asked; got != want {
-				t.Errorf("%d messages are handled when former owners are shut out, want %d", got, want)
-			}
+			end := b.fault(kerr.TopicAuthorizationFailed, kmsg.Fetch)
+			told := b.fault(kerr.GroupAuthorizationFailed, kmsg.OffsetFetch)
+			l.member(next)
 			l.handled(p, 5)
-			waitFor(t, "the offset is committed", func() bool { return b.committed(l.group, 0) == 5 })
+			end()
+			told()
+			b.publish(p, 6, 7)
+			l.handled(p, 7)
+			if got, want := fmt.Sprint(l.values(p)), "[1 2 3 4 5 6 7]"; got != want {
+				t.Errorf("handled were %s, want %s", got, want)
+			}
 		})
 	}
 }

@@ -145,7 +145,7 @@ func (p *pump) recover(ctx context.Context, err error) error {
 		return fmt.Errorf("rotakafka: topic %s was deleted and made again", p.topic)
 	}
 	p.s.fetcher.remove(p.cursor)
-	p.cursor = p.s.fetcher.add(p.topic, p.id, p.number, t.leaders[p.number], p.settler.position)
+	p.cursor = p.s.fetcher.add(p.topic, p.id, p.number, t.leaders[p.number], p.settler.position, chunk{})
 	return nil
 }
 
@@ -203,11 +203,12 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 		p.buf = append(p.buf, p.message(r))
 	}
 	begun := time.Now()
+	p.settler.handling(len(list), p.behind(p.next+len(list)))
 	n, err := deliver(ctx, p.buf...)
 	p.learn(time.Since(begun), max(n, 1))
 	if n > 0 {
 		p.next += n
-		p.settler.done(n, p.behind())
+		p.settler.done(n, p.behind(p.next))
 	}
 	switch {
 	case errors.Is(err, rota.ErrDead):
@@ -216,18 +217,18 @@ func (p *pump) deliverBatch(ctx context.Context, deliver rota.Deliver) error {
 		if err == nil {
 			p.outbox.drop(int64(msg.Position))
 			p.next++
-			p.settler.done(1, p.behind())
+			p.settler.done(1, p.behind(p.next))
 		}
 	}
 	return err
 }
 
-// behind is the offset behind the records that were delivered.
-func (p *pump) behind() int64 {
-	if p.next >= len(p.chunk.records) {
+// behind is the offset behind the first n records of the chunk.
+func (p *pump) behind(n int) int64 {
+	if n >= len(p.chunk.records) {
 		return p.chunk.next
 	}
-	return p.chunk.records[p.next-1].Offset + 1
+	return p.chunk.records[n-1].Offset + 1
 }
 
 // size is how many messages are delivered together.
@@ -264,9 +265,9 @@ func (p *pump) message(r *kgo.Record) rota.Message {
 // shutOut shuts all former owners of the partition out, unless that was done before.
 func (p *pump) shutOut(ctx context.Context) error { return p.trust(p.fence.shutOut(ctx, p.own)) }
 
-// stage opens the transaction of a commit and makes an offset a part of it, which another takes the
-// place of when the commit is written: the first offset of a transaction takes the broker longest.
-func (p *pump) stage(ctx context.Context, at int64) error {
+// stage opens the transaction of a commit and makes an offset a part of it. If that is what is to be
+// committed in the end, the transaction has only to be ended; another offset takes its place.
+func (p *pump) stage(ctx context.Context, at int64, last bool) error {
 	if p.fence.id == "" || p.outbox.wasUsed() {
 		return nil
 	}
@@ -275,7 +276,7 @@ func (p *pump) stage(ctx context.Context, at int64) error {
 		err = p.own.Check()
 	}
 	if err == nil {
-		err = p.fence.addOffset(ctx, p.topic, p.number, at, note{p.id, p.own.Token(), false})
+		err = p.fence.addOffset(ctx, p.topic, p.number, at, note{p.id, p.own.Token(), last})
 	}
 	return err
 }

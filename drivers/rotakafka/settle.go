@@ -8,20 +8,22 @@ import (
 
 // A settler commits the offsets of one partition, beside the pump that delivers its messages: a
 // transaction takes tens of milliseconds, and a message may take minutes. What is done is
-// committed when its time has come, or when the pump asks for it. When the partition is to stop, what
-// can be done of the last commit is done while the last message is being handled.
+// committed when its time has come, or when the pump asks for it. When the partition is to stop, all
+// of the last commit but its end is done while the last message is being handled, in the hope that
+// this will end well: otherwise another offset takes the place of that one.
 type settler struct {
 	every   time.Duration   // how long what is done may stay uncommitted
 	most    time.Duration   // what a commit may take
 	window  int             // messages that may be uncommitted
 	stop    <-chan struct{} // closed when the partition is to stop
 	shutOut func(ctx context.Context) error
-	stage   func(ctx context.Context, at int64) error
+	stage   func(ctx context.Context, at int64, last bool) error
 	write   func(ctx context.Context, at int64, last bool) error
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed with the next change
 	position  int64         // the offset behind the last message that is done
+	coming    int64         // the offset behind the message that is being handled, if that is known
 	moved     bool          // the position did not come from a commit of our group: commit it at once
 	unsettled int           // messages that are done and not committed
 	since     time.Time     // when the first of them was done
@@ -82,6 +84,17 @@ func (s *settler) done(messages int, position int64) {
 	s.unsettled += messages
 }
 
+// handling records that messages are being handled, of which the last is before an offset. If there
+// are several, a stop may come between them.
+func (s *settler) handling(messages int, before int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coming = 0
+	if messages == 1 {
+		s.coming = before
+	}
+}
+
 // move goes on at another offset, which is committed at once.
 func (s *settler) move(to int64) { s.change(func() { s.position, s.moved = to, true }) }
 
@@ -123,7 +136,10 @@ func (s *settler) commitAll(ctx context.Context) (err error) {
 		s.mu.Lock()
 		dirty, closing, changed, due := s.dirty(), s.closing != open, s.changed, time.Until(s.since.Add(s.every))
 		now := closing || s.hurry || s.moved || due <= 0
-		at := s.position
+		at, last := s.position, false
+		if s.coming > at {
+			at, last = s.coming, true
+		}
 		s.mu.Unlock()
 		switch {
 		case dirty && !shut: // beside the next message, if nobody is left to be shut out before the first
@@ -138,7 +154,7 @@ func (s *settler) commitAll(ctx context.Context) (err error) {
 			err = await(ctx, changed, nil, due)
 		case s.asked():
 			staged = true
-			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, at) }) // if it fails, the commit does all of it, and tells
+			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, at, last) }) // if it fails, the commit does all of it, and tells
 		default:
 			err = await(ctx, changed, s.stop, due)
 		}

@@ -78,11 +78,31 @@ func TestSettler(t *testing.T) {
 		{"a stop during the last message", start{}, "", func(p *played) {
 			p.done(1)
 			p.sleep(500 * time.Millisecond)
+			p.begin(1)
 			p.stop()
 			p.sleep(100 * time.Millisecond)
 			p.done(1)
 			p.close(stopping)
-		}, "shut out at 0s, stage 1 at 500ms, write 2, the last, at 600ms"},
+		}, "shut out at 0s, stage 2, the last, at 500ms, write 2, the last, at 600ms"},
+		{"a stop during several messages, of which one is the last", start{}, "", func(p *played) {
+			p.begin(1)
+			p.done(1)
+			p.sleep(500 * time.Millisecond)
+			p.begin(3)
+			p.stop()
+			p.sleep(100 * time.Millisecond)
+			p.done(2)
+			p.close(stopping)
+		}, "shut out at 0s, stage 1 at 500ms, write 3, the last, at 600ms"},
+		{"a stop during the last message, which fails", start{}, "", func(p *played) {
+			p.begin(1)
+			p.done(1)
+			p.sleep(500 * time.Millisecond)
+			p.begin(1)
+			p.stop()
+			p.sleep(100 * time.Millisecond)
+			p.close(leaving)
+		}, "shut out at 0s, stage 2, the last, at 500ms, write 1 at 600ms"},
 		{"a stop during the last message, which takes a minute", start{}, "", func(p *played) {
 			p.done(1)
 			p.sleep(500 * time.Millisecond)
@@ -116,13 +136,9 @@ func TestSettler(t *testing.T) {
 				}
 				p.s = &settler{every: time.Second, most: time.Minute, window: 10, stop: p.stopped,
 					shutOut: func(ctx context.Context) error { return request(ctx, "shut out") },
-					stage:   func(ctx context.Context, at int64) error { return request(ctx, fmt.Sprintf("stage %d", at)) },
+					stage:   func(ctx context.Context, at int64, last bool) error { return request(ctx, which("stage", at, last)) },
 					write: func(ctx context.Context, at int64, last bool) error {
-						what := fmt.Sprintf("write %d", at)
-						if last {
-							what += ", the last,"
-						}
-						return request(ctx, what)
+						return request(ctx, which("write", at, last))
 					}}
 				p.s.begin(c.from)
 				go p.s.run(t.Context())
@@ -134,6 +150,14 @@ func TestSettler(t *testing.T) {
 			})
 		})
 	}
+}
+
+func which(what string, at int64, last bool) string {
+	what += fmt.Sprintf(" %d", at)
+	if last {
+		what += ", the last,"
+	}
+	return what
 }
 
 // A played pump tells when what happened.
@@ -165,6 +189,9 @@ func (p *played) done(n int) {
 	p.at += int64(n)
 	p.s.done(n, p.at)
 }
+
+// begin begins to handle messages together.
+func (p *played) begin(n int) { p.s.handling(n, p.at+int64(n)) }
 
 // skip skips a message that is not for us.
 func (p *played) skip() {

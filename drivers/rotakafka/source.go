@@ -34,7 +34,7 @@ import (
 func Source(url string, opts ...Option) rota.Source {
 	set, err := read(url, opts)
 	s := &source{link: link{set: set, bad: err}, topics: map[string]*topic{}, lookup: make(chan struct{}, 1), inspecting: make(chan struct{}, 1),
-		inspected: map[string]inspection{}, slots: make(chan struct{}, maxAttaching)}
+		inspected: map[string]inspection{}, slots: make(chan struct{}, maxAttaching), aheads: aheads{looking: make(chan struct{}, 1), all: map[string]*ahead{}}}
 	s.fetcher = newFetcher(&s.link)
 	return s
 }
@@ -51,6 +51,7 @@ type source struct {
 	marks    marks
 	letters  letterTopics
 	pumps    pumps
+	aheads   aheads
 	trusted  atomic.Bool // the last commit of any partition has succeeded
 
 	lookup     chan struct{} // has an element while topics are asked for
@@ -64,8 +65,8 @@ type source struct {
 // Check implements rota.Checker: it returns what is wrong with the URL or the options.
 func (s *source) Check() error { return s.bad }
 
-// Prepare does what the first attach would otherwise wait for: it connects, and looks up
-// the topic and who coordinates the group and the transactions.
+// Prepare does what the first attach would otherwise wait for: it connects, looks up the topic and
+// who coordinates the group and the transactions, and reads ahead until ctx ends.
 func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	name, number, err := readPartition(p.Name)
 	if err != nil {
@@ -79,6 +80,7 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	if group, err := s.groupName(); err == nil {
 		s.greet(ctx, deskOf(number), group, p.Name)
 		s.alone(ctx, group, freshTime) // Consume tells if it is not
+		s.readAhead(ctx, group, name, number, t)
 	}
 	return nil
 }
@@ -181,17 +183,18 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 		return nil, err
 	}
 	p := &pump{s: s, own: own, fence: s.newFence(deskOf(number), group, own.Partition()), topic: name, number: number, id: t.id}
-	if err := p.begin(ctx); err != nil {
+	ahead := s.aheads.take(own.Partition())
+	if err := p.begin(ctx, ahead); err != nil {
 		return nil, err
 	}
-	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.settler.position)
+	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.settler.position, ahead.messages(t.id, p.settler.position))
 	return p, nil
 }
 
 // begin finds the offset at which the partition goes on.
-func (p *pump) begin(ctx context.Context) error {
+func (p *pump) begin(ctx context.Context, ahead *ahead) error {
 	of := map[string][]int32{p.topic: {p.number}}
-	at, ok := p.formerEnded(ctx, of)
+	at, ok := p.formerEnded(ctx, of, ahead)
 	if !ok {
 		if err := p.fence.shutOut(ctx, p.own); err != nil {
 			return err
@@ -215,13 +218,16 @@ func (p *pump) begin(ctx context.Context) error {
 // that is part of one for longer is somebody's who has to be shut out.
 const markerTime = 10 * time.Millisecond
 
-// formerEnded reads the offset, and tells whether the owner just before this one has committed it
-// as its last. Then nobody is left to be shut out: a partition that was stopped is never gone on with
+// formerEnded reads the offset, unless that was done ahead, and tells whether the owner just before
+// this one has committed it as its last. Then nobody is left to be shut out: a partition that was stopped is never gone on with
 // under the same token, tokens are counted, so no owner was between the two, and those before were shut
 // out by that one. The transactional id is initialized beside the second message then.
-func (p *pump) formerEnded(ctx context.Context, of map[string][]int32) (offset, bool) {
+func (p *pump) formerEnded(ctx context.Context, of map[string][]int32, ahead *ahead) (offset, bool) {
 	if p.fence.id == "" || p.s.marks.has(p.own) { // there is nothing to be saved; or this owner has failed, and looks closely
 		return offset{}, false
+	}
+	if ahead != nil && ahead.at.endedBefore(p.own.Token()) {
+		return ahead.at, true
 	}
 	var all map[string]offset
 	err := againFor(ctx, markerTime, func() (err error) {
@@ -229,7 +235,7 @@ func (p *pump) formerEnded(ctx context.Context, of map[string][]int32) (offset, 
 		return err
 	})
 	at := all[p.own.Partition()]
-	return at, err == nil && at.noted && at.note.last && at.note.token+1 == p.own.Token()
+	return at, err == nil && at.endedBefore(p.own.Token())
 }
 
 // offset reads the offset of the partition. It is negative if there is none.
