@@ -94,6 +94,37 @@ func TestNextOwnerPreparesWhileTheOldOneFinishes(t *testing.T) {
 	}
 }
 
+// opened is a source that notes when it is opened.
+type opened struct {
+	*rotatest.MemSource
+	at []time.Time
+}
+
+func (o *opened) Open(ctx context.Context) error {
+	o.at = append(o.at, time.Now())
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A source is opened once, as soon as its member runs; nothing waits for it, and it does not outlive
+// the member.
+func TestSourceIsOpenedWhileItsMemberJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		g.src.Publish(rotatest.Names(1)[0], []byte("x"))
+		o, began := &opened{MemSource: g.src}, time.Now()
+		m, leave := g.start("c1", func(c *rota.Config) { c.Source = o })
+		started := first(m, kind(rota.EventStart))
+		pass(10 * time.Second)
+		if len(o.at) != 1 || o.at[0].After(began.Add(time.Millisecond)) || started().IsZero() {
+			t.Errorf("begun at %v, opened at %v, a partition started at %v", began, o.at, started())
+		}
+		if err := leave(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // fresh is a store that knows whether it is new.
 type fresh struct {
 	rota.Store

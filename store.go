@@ -113,10 +113,11 @@ type Fresher interface {
 	Fresh(ctx context.Context) (bool, error)
 }
 
-// An Opener is a Store whose first call takes longer than others, because it connects.
-// Open does what a first call would do before it asks; what goes wrong is the error of the
-// next call as well. A member opens its store before it joins and tells the others how long
-// that took: members that start together with it need as long, and the leader waits for them.
+// An Opener is a Store or a Source whose first call takes longer than others, because it
+// connects. Open does what a first call would do before it asks; what goes wrong is the error
+// of the next call as well. A member opens its store before it joins and tells the others how
+// long that took: members that start together with it need as long, and the leader waits for
+// them. Its source it opens meanwhile, so that the first partitions need not wait for that.
 type Opener interface {
 	Open(ctx context.Context) error
 }

@@ -327,12 +327,15 @@ func (s *session) identify() {
 }
 
 // meet opens the store and asks whether it is new, where it can tell, before the core
-// begins. It answers Status meanwhile. How long opening takes goes into the member's record;
+// begins. It answers Status meanwhile. Nothing waits for the source to be open. How long opening takes goes into the member's record;
 // longer than the leader would make of it nobody waits.
 // Only the first session of a Member believes that the store is new: if a store that
 // this process made is empty when a session comes back, it has lost a group, and
 // members that are cut off may still have their leases.
 func (s *session) meet(ctx context.Context, cfg *core.Config) {
+	if src, ok := s.m.cfg.Source.(Opener); ok {
+		s.goDo(func() { src.Open(s.ctx) }) // what goes wrong will be told by the call that needs it
+	}
 	if st, ok := s.m.cfg.Store.(Opener); ok {
 		began, most := time.Now(), core.MostForSlow*s.m.timing.Quiet
 		s.whileAsked(ctx, time.After(most), func() { s.callStore(st.Open) })

@@ -74,6 +74,13 @@ func (w wrapped) Bind(group string) error {
 
 func (w wrapped) Check() error { return check(w.Source) }
 
+func (w wrapped) Open(ctx context.Context) error {
+	if op, ok := w.Source.(rota.Opener); ok {
+		return op.Open(ctx)
+	}
+	return nil
+}
+
 func (w wrapped) Prepare(ctx context.Context, p rota.Partition) error {
 	if s, ok := w.Source.(rota.Preparer); ok {
 		return s.Prepare(ctx, p)

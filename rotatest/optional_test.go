@@ -20,7 +20,7 @@ import (
 // options are the optional interfaces of stores and sources.
 var options = map[string][]reflect.Type{
 	"store.go":  {reflect.TypeFor[rota.Classifier](), reflect.TypeFor[rota.Identifier](), reflect.TypeFor[rota.Fresher](), reflect.TypeFor[rota.Opener](), reflect.TypeFor[rota.Warner](), reflect.TypeFor[rota.Checker]()},
-	"source.go": {reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder](), reflect.TypeFor[rota.Meter]()},
+	"source.go": {reflect.TypeFor[rota.Opener](), reflect.TypeFor[rota.Lister](), reflect.TypeFor[rota.Preparer](), reflect.TypeFor[rota.Checker](), reflect.TypeFor[rota.Binder](), reflect.TypeFor[rota.Meter]()},
 	"dead.go":   {reflect.TypeFor[rota.DeadLetters]()},
 }
 

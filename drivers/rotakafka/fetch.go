@@ -120,7 +120,7 @@ func (f *fetcher) add(topic string, id [16]byte, number, leader int32, at int64,
 // wait for messages of others, and the partition would be idle meanwhile.
 func (d *feed) first(c *cursor, request *kmsg.FetchRequest) {
 	list := []*cursor{c}
-	answer, err := d.fetchByDesk(d.f.ctx, c.number, request)
+	answer, err := d.fetchByDesk(d.f.ctx, deskOf(c.number), request)
 	brought := d.read(list, answer, err)
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
@@ -128,15 +128,14 @@ func (d *feed) first(c *cursor, request *kmsg.FetchRequest) {
 	d.changed.Broadcast()
 }
 
-// peek fetches what a partition has, without waiting, for a cursor that nobody has added. If it
+// peek fetches what partitions have, without waiting, for cursors that nobody has added. If it
 // fails it returns nothing.
-func (f *fetcher) peek(ctx context.Context, leader int32, c *cursor) chunk {
+func (f *fetcher) peek(ctx context.Context, leader int32, list []*cursor) map[*cursor]landed {
 	f.mu.Lock()
 	d := f.feed(leader)
 	f.mu.Unlock()
-	list := []*cursor{c}
-	answer, err := d.fetchByDesk(ctx, c.number, d.request(list, 0))
-	return d.read(list, answer, err)[c].chunk
+	answer, err := d.fetchByDesk(ctx, front, d.request(list, 0))
+	return d.read(list, answer, err)
 }
 
 // warm connects to a broker, so that the first fetch need not wait for that.
@@ -316,9 +315,9 @@ func (d *feed) fetch(lane int, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error
 	return d.fetchBy(d.f.ctx, client, err, r)
 }
 
-// fetchByDesk sends one by the desk of a partition.
-func (d *feed) fetchByDesk(ctx context.Context, number int32, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
-	client, err := d.f.link.client(deskOf(number))
+// fetchByDesk sends one by a desk.
+func (d *feed) fetchByDesk(ctx context.Context, desk int, r *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+	client, err := d.f.link.client(desk)
 	return d.fetchBy(ctx, client, err, r)
 }
 

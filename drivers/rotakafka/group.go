@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -26,6 +27,28 @@ func (s *source) Bind(group string) error {
 		return fmt.Errorf("rotakafka: this source reads for group %s and cannot read for group %s too: make another Source for %[2]s", bound, group)
 	}
 	return nil
+}
+
+// Open implements rota.Opener: all desks connect to the coordinator of the group, by a question
+// whose answer does not matter.
+func (s *source) Open(ctx context.Context) error {
+	group, err := s.groupName()
+	if err != nil {
+		return err
+	}
+	var (
+		all    sync.WaitGroup
+		failed [mostDesks + 1]error
+	)
+	for desk := range failed {
+		all.Go(func() {
+			r := kmsg.NewPtrOffsetFetchRequest()
+			r.Group, r.Topics = group, []kmsg.OffsetFetchRequestTopic{}
+			_, failed[desk] = ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
+		})
+	}
+	all.Wait()
+	return errors.Join(failed[:]...)
 }
 
 // errUnbound means that a member consumes from a source that was never bound.

@@ -30,16 +30,17 @@ const (
 // A link has the clients of a source. Kafka processes the requests of one connection one
 // after the other, and a fetch that waits for messages keeps the next request waiting. So
 // there are two clients for fetches, the lanes, and others for requests that are answered at
-// once, the desks. Partitions share the desks, of which the first serves everything else too:
-// a broker collects commits for some milliseconds before it writes them, and by a single
-// connection it would do so for one after the other of those that move at the same time.
+// once, the desks. Partitions share all but one of them, which is for everything else: a broker
+// collects commits for some milliseconds before it writes them, and by a single connection it
+// would do so for one after the other of those that move at the same time.
 type link struct {
 	set *settings
 	bad error // the settings are wrong; every call returns it
 
 	mu     sync.Mutex
 	closed bool
-	desks  [mostDesks]*kgo.Client
+	warned bool // of what the settings expose
+	desks  [mostDesks + 1]*kgo.Client
 	lanes  [2]*kgo.Client // by quick and parked
 }
 
@@ -50,7 +51,7 @@ var errClosed = errors.New("rotakafka: closed")
 const mostDesks = 4
 
 // front is the desk of what is no partition's.
-const front = 0
+const front = mostDesks
 
 // deskOf is the desk of a partition.
 func deskOf(number int32) int { return int(number) % mostDesks }
@@ -77,7 +78,8 @@ func (l *link) open(c **kgo.Client) (*kgo.Client, error) {
 	if err := l.set.Readable(); err != nil {
 		return nil, permanent{fmt.Errorf("rotakafka: %v: %w", l.set, err)}
 	}
-	if l.desks[front] == nil {
+	if !l.warned {
+		l.warned = true
 		l.set.WarnExposed()
 		if l.set.sasl == saslPlain && !l.set.Secure {
 			l.set.Log.Warn("sasl=plain without TLS sends the password as it is: write kafka+ssl://", "server", l.set.String())

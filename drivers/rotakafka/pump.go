@@ -231,12 +231,15 @@ func (p *pump) behind(n int) int64 {
 	return p.chunk.records[n-1].Offset + 1
 }
 
-// size is how many messages are delivered together.
+// size is how many messages are delivered together. The first by itself tells how long one takes.
 func (p *pump) size() int {
-	if !p.s.trusted.Load() {
+	switch {
+	case p.each == 0:
+		return 1
+	case !p.s.trusted.Load():
 		return firstBatch
 	}
-	return int(min(max(batchTime/max(p.each, 1), 1), maxBatch))
+	return int(min(max(batchTime/p.each, 1), maxBatch))
 }
 
 // learn adapts the size of a batch to the time that a message takes, as a moving average.

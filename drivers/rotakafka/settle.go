@@ -13,6 +13,7 @@ import (
 // this will end well: otherwise another offset takes the place of that one.
 type settler struct {
 	every   time.Duration   // how long what is done may stay uncommitted
+	phase   time.Duration   // the moment in each of these times at which this partition commits
 	most    time.Duration   // what a commit may take
 	window  int             // messages that may be uncommitted
 	stop    <-chan struct{} // closed when the partition is to stop
@@ -93,6 +94,9 @@ func (s *settler) handling(messages int, before int64) {
 	if messages == 1 {
 		s.coming = before
 	}
+	if s.asked() {
+		s.wake()
+	}
 }
 
 // move goes on at another offset, which is committed at once.
@@ -132,34 +136,48 @@ func (s *settler) run(ctx context.Context) {
 }
 
 func (s *settler) commitAll(ctx context.Context) (err error) {
+	begun := time.Now()
 	for shut, staged := false, false; err == nil; {
 		s.mu.Lock()
-		dirty, closing, changed, due := s.dirty(), s.closing != open, s.changed, time.Until(s.since.Add(s.every))
+		dirty, closing, changed, due := s.dirty(), s.closing != open, s.changed, time.Until(s.due(s.since))
 		now := closing || s.hurry || s.moved || due <= 0
-		at, last := s.position, false
-		if s.coming > at {
-			at, last = s.coming, true
+		at, last, stop := s.position, s.coming > s.position, s.stop
+		if last {
+			at = s.coming
 		}
 		s.mu.Unlock()
+		asked, calm := s.asked(), time.Until(begun.Add(s.every/10+s.phase/5))
 		switch {
-		case dirty && !shut: // beside the next message, if nobody is left to be shut out before the first
+		case !dirty:
+			due = time.Hour
+		case !shut:
+			due = min(due, calm)
+		}
+		if asked {
+			stop = nil
+		}
+		soon := asked && (dirty || last) && !closing
+		switch {
+		case (dirty && (now || calm <= 0) || soon) && !shut: // if nobody is left to be shut out before the first message, this can wait until others have moved
 			shut, err = true, s.within(ctx, s.shutOut)
 		case dirty && now:
 			err = s.commit(ctx)
 		case closing:
 			return nil
-		case !dirty:
-			err = await(ctx, changed, nil, time.Hour)
-		case staged:
-			err = await(ctx, changed, nil, due)
-		case s.asked():
+		case soon && !staged:
 			staged = true
 			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, at, last) }) // if it fails, the commit does all of it, and tells
 		default:
-			err = await(ctx, changed, s.stop, due)
+			err = await(ctx, changed, stop, due)
 		}
 	}
 	return err
+}
+
+// due is when what was done at a time is to be committed. Partitions that were started together would
+// else commit together, for ever, and keep the broker from answering anything else meanwhile.
+func (s *settler) due(done time.Time) time.Time {
+	return done.Add(s.every - time.Duration(done.Add(-s.phase).UnixNano())%s.every)
 }
 
 // asked tells whether the partition is to stop.

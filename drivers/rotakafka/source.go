@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/setback"
@@ -65,8 +66,8 @@ type source struct {
 // Check implements rota.Checker: it returns what is wrong with the URL or the options.
 func (s *source) Check() error { return s.bad }
 
-// Prepare does what the first attach would otherwise wait for: it connects, looks up the topic and
-// who coordinates the group and the transactions, and reads ahead until ctx ends.
+// Prepare does what the first attach would otherwise wait for: it looks up the topic, connects to the
+// broker that has the messages, and reads ahead until ctx ends.
 func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	name, number, err := readPartition(p.Name)
 	if err != nil {
@@ -78,7 +79,6 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 	}
 	s.fetcher.warm(t.leaders[number])
 	if group, err := s.groupName(); err == nil {
-		s.greet(ctx, deskOf(number), group, p.Name)
 		s.alone(ctx, group, freshTime) // Consume tells if it is not
 		s.readAhead(ctx, group, name, number, t)
 	}
@@ -88,19 +88,6 @@ func (s *source) Prepare(ctx context.Context, p rota.Partition) error {
 // freshTime is how old the answer may be that a Kafka group has no members, when a partition
 // attaches.
 const freshTime = time.Second
-
-// greet lets the client of a desk find out who coordinates a group and the transactions of a
-// partition, by questions whose answers do not matter.
-func (s *source) greet(ctx context.Context, desk int, group, partition string) {
-	offsets := kmsg.NewPtrOffsetFetchRequest()
-	offsets.Group, offsets.Topics = group, []kmsg.OffsetFetchRequestTopic{}
-	ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, offsets)
-	if !s.set.plain {
-		transactions := kmsg.NewPtrDescribeTransactionsRequest()
-		transactions.TransactionalIDs = []string{transactionalID(group, partition)}
-		ask[*kmsg.DescribeTransactionsResponse](ctx, &s.link, desk, transactions)
-	}
-}
 
 // Consume attaches to the partition and delivers its messages. When it fails it attaches
 // again, with back-off.
@@ -183,11 +170,12 @@ func (s *source) attach(ctx context.Context, own rota.Ownership) (*pump, error) 
 		return nil, err
 	}
 	p := &pump{s: s, own: own, fence: s.newFence(deskOf(number), group, own.Partition()), topic: name, number: number, id: t.id}
-	ahead := s.aheads.take(own.Partition())
+	ahead := s.aheads.of(own.Partition())
+	defer s.aheads.remove(own.Partition(), ahead)
 	if err := p.begin(ctx, ahead); err != nil {
 		return nil, err
 	}
-	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.settler.position, ahead.messages(t.id, p.settler.position))
+	p.cursor = s.fetcher.add(name, t.id, number, t.leaders[number], p.settler.position, s.messages(ahead, t.id, p.settler.position))
 	return p, nil
 }
 
@@ -209,25 +197,34 @@ func (p *pump) begin(ctx context.Context, ahead *ahead) error {
 		return err
 	}
 	set := p.s.set
-	p.settler = settler{every: set.every, most: stopTime, window: set.window, stop: p.own.Stop(), shutOut: p.shutOut, stage: p.stage, write: p.write}
+	p.settler = settler{every: set.every, phase: phaseOf(p.topic, p.number, set.every), most: stopTime, window: set.window, stop: p.own.Stop(), shutOut: p.shutOut, stage: p.stage, write: p.write}
 	p.settler.begin(from)
 	return nil
 }
 
+// phaseOf spreads the moments at which partitions commit: multiples of the golden ratio lie evenly,
+// however many there are.
+func phaseOf(topic string, number int32, every time.Duration) time.Duration {
+	h := fnv.New32a()
+	h.Write([]byte(topic))
+	_, turn := math.Modf(float64(h.Sum32())/(1<<32) + float64(number)*math.Phi)
+	return time.Duration(turn * float64(every))
+}
+
 // markerTime is how long Kafka may take to complete a transaction that was committed. An offset
 // that is part of one for longer is somebody's who has to be shut out.
-const markerTime = 10 * time.Millisecond
+const markerTime = 30 * time.Millisecond
 
-// formerEnded reads the offset, unless that was done ahead, and tells whether the owner just before
-// this one has committed it as its last. Then nobody is left to be shut out: a partition that was stopped is never gone on with
+// formerEnded reads the offset and tells whether the owner just before this one has committed it
+// as its last. Then nobody is left to be shut out: a partition that was stopped is never gone on with
 // under the same token, tokens are counted, so no owner was between the two, and those before were shut
 // out by that one. The transactional id is initialized beside the second message then.
 func (p *pump) formerEnded(ctx context.Context, of map[string][]int32, ahead *ahead) (offset, bool) {
 	if p.fence.id == "" || p.s.marks.has(p.own) { // there is nothing to be saved; or this owner has failed, and looks closely
 		return offset{}, false
 	}
-	if ahead != nil && ahead.at.endedBefore(p.own.Token()) {
-		return ahead.at, true
+	if ahead != nil {
+		return p.s.endsBefore(ctx, p.fence.group, ahead, p.own.Token())
 	}
 	var all map[string]offset
 	err := againFor(ctx, markerTime, func() (err error) {
