@@ -134,9 +134,13 @@ func TestReadAhead(t *testing.T) {
 				b.admin = newClient(t, b.addr)
 				b.create(3)
 				b.publish(p, 11, 16)
+				os := kadm.Offsets{} // it begins where the other one was read
+				os.AddOffset(b.topic, 0, 2, -1)
+				_, err = kadm.NewClient(b.admin).DeleteRecords(ctx, os)
+				b.must(err)
 				l.member(next)
-				l.handled(p, 10)
-				if got, want := fmt.Sprint(l.values(p)), "[1 2 3 4 11 12 13 14 15 16]"; got != want {
+				l.handled(p, 8)
+				if got, want := fmt.Sprint(l.values(p)), "[1 2 3 4 13 14 15 16]"; got != want {
 					t.Errorf("handled were %s, want %s", got, want)
 				}
 				return
@@ -151,6 +155,63 @@ func TestReadAhead(t *testing.T) {
 			l.handled(p, 7)
 			if got, want := fmt.Sprint(l.values(p)), "[1 2 3 4 5 6 7]"; got != want {
 				t.Errorf("handled were %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestStaged stops an owner in the middle of a message. What it would commit at the end of it is a part of
+// a transaction before that. If the message ends well, the transaction has only to be ended; if it fails,
+// the offset before it is committed.
+func TestStaged(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the message fails: %v", fails), func(t *testing.T) {
+			t.Parallel()
+			b, l := newFake(t), newLedger(t)
+			p := b.names[0]
+			added := make(chan int64, 100)
+			b.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				b.cluster.KeepControl()
+				for _, topic := range r.(*kmsg.TxnOffsetCommitRequest).Topics {
+					added <- topic.Partitions[0].Offset
+				}
+				return nil, nil, false
+			})
+			b.publish(p, 1, 1)
+			busy, end := make(chan struct{}), make(chan struct{})
+			leave := l.member(b.with("every=1m").open(), func(c *rota.Config) {
+				handle := c.Handle
+				c.Handle = func(ctx context.Context, msg rota.Message) error {
+					if string(msg.Value) == "2" {
+						close(busy)
+						<-end
+						if fails {
+							return errors.New("it was for nothing")
+						}
+					}
+					return handle(ctx, msg)
+				}
+			})
+			waitFor(t, "the first commit", func() bool { return b.committed(l.group, 0) == 1 })
+			b.publish(p, 2, 2)
+			<-busy
+			left := make(chan struct{})
+			go func() { defer close(left); leave() }()
+			if got := <-added; got != 1 {
+				t.Errorf("offset %d was added first, want 1", got)
+			}
+			if got := <-added; got != 2 {
+				t.Errorf("offset %d was added while message 2 was being handled, want 2", got)
+			}
+			close(end)
+			<-left
+			want, more := int64(2), 0
+			if fails {
+				want, more = 1, 1 // in place of the other
+			}
+			if got := b.committed(l.group, 0); got != want || len(added) != more {
+				t.Errorf("offset %d is committed, want %d; %d more were added, want %d", got, want, len(added), more)
 			}
 		})
 	}

@@ -23,13 +23,14 @@ type settler struct {
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed with the next change
-	position  int64         // the offset behind the last message that is done
-	coming    int64         // the offset behind the message that is being handled, if that is known
-	moved     bool          // the position did not come from a commit of our group: commit it at once
-	unsettled int           // messages that are done and not committed
-	since     time.Time     // when the first of them was done
-	settled   int64         // the offset that is committed
-	flying    int           // messages in the commit that is under way
+	begun     time.Time
+	position  int64     // the offset behind the last message that is done
+	coming    int64     // the offset behind the message that is being handled, if that is known
+	moved     bool      // the position did not come from a commit of our group: commit it at once
+	unsettled int       // messages that are done and not committed
+	since     time.Time // when the first of them was done
+	settled   int64     // the offset that is committed
+	flying    int       // messages in the commit that is under way
 	underway  bool
 	hurry     bool // the pump waits for a commit
 	closing   closing
@@ -70,7 +71,7 @@ type start struct {
 
 func (s *settler) begin(from start) {
 	s.changed, s.over = make(chan struct{}), make(chan struct{})
-	s.position, s.settled, s.moved, s.since = from.position, from.settled, from.moved, time.Now()
+	s.position, s.settled, s.moved, s.begun, s.since = from.position, from.settled, from.moved, time.Now(), time.Now()
 }
 
 // done records that messages were handled, or dead-lettered, up to an offset.
@@ -136,42 +137,63 @@ func (s *settler) run(ctx context.Context) {
 }
 
 func (s *settler) commitAll(ctx context.Context) (err error) {
-	begun := time.Now()
-	for shut, staged := false, false; err == nil; {
-		s.mu.Lock()
-		dirty, closing, changed, due := s.dirty(), s.closing != open, s.changed, time.Until(s.due(s.since))
-		now := closing || s.hurry || s.moved || due <= 0
-		at, last, stop := s.position, s.coming > s.position, s.stop
-		if last {
-			at = s.coming
-		}
-		s.mu.Unlock()
-		asked, calm := s.asked(), time.Until(begun.Add(s.every/10+s.phase/5))
+	for shut, staged, open := false, false, false; err == nil; {
+		v := s.view(shut)
 		switch {
-		case !dirty:
-			due = time.Hour
-		case !shut:
-			due = min(due, calm)
-		}
-		if asked {
-			stop = nil
-		}
-		soon := asked && (dirty || last) && !closing
-		switch {
-		case (dirty && (now || calm <= 0) || soon) && !shut: // if nobody is left to be shut out before the first message, this can wait until others have moved
+		case !shut && (v.dirty && (v.now || v.calm) || v.soon):
 			shut, err = true, s.within(ctx, s.shutOut)
-		case dirty && now:
-			err = s.commit(ctx)
-		case closing:
+		case v.dirty && v.now, v.closing && open: // what was staged is ended, or the next owner would have to
+			err, open = s.commit(ctx), false
+		case v.closing:
 			return nil
-		case soon && !staged:
-			staged = true
-			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, at, last) }) // if it fails, the commit does all of it, and tells
+		case v.soon && !staged:
+			staged, open = true, true
+			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, v.at, v.last) }) // if it fails, the commit does all of it, and tells
 		default:
-			err = await(ctx, changed, stop, due)
+			err = await(ctx, v.changed, v.stop, v.wait)
 		}
 	}
 	return err
+}
+
+// A view is what a settler decides by.
+type view struct {
+	dirty   bool // there is something to commit
+	now     bool // at once
+	soon    bool // the last commit comes when the message in hand has ended
+	calm    bool // partitions that move together have moved
+	closing bool
+
+	at   int64 // the offset that may be staged
+	last bool  // it will be the last
+
+	wait          time.Duration // until something is due
+	changed, stop <-chan struct{}
+}
+
+// view looks. Whoever must be shut out before the first message has been shut out by then; the
+// others can wait until partitions that move together have moved.
+func (s *settler) view(shut bool) view {
+	asked := s.asked()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, calm := time.Until(s.due(s.since)), time.Until(s.begun.Add(s.every/10+s.phase/5))
+	v := view{dirty: s.dirty(), calm: calm <= 0, closing: s.closing != open, at: s.position, last: s.coming > s.position, wait: due, changed: s.changed, stop: s.stop}
+	v.now = v.closing || s.hurry || s.moved || due <= 0
+	v.soon = asked && (v.dirty || v.last) && !v.closing
+	if v.last {
+		v.at = s.coming
+	}
+	switch {
+	case !v.dirty:
+		v.wait = time.Hour
+	case !shut:
+		v.wait = min(due, calm)
+	}
+	if asked {
+		v.stop = nil
+	}
+	return v
 }
 
 // due is when what was done at a time is to be committed. Partitions that were started together would

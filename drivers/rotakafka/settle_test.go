@@ -121,6 +121,12 @@ func TestSettler(t *testing.T) {
 			p.done(1)
 			p.close(stopping)
 		}, "shut out at 0s, stage 1, the last, at 10ms, write 1, the last, at 1m0s"},
+		{"a stop during the first message, which fails", start{}, "", func(p *played) {
+			p.begin(1)
+			p.stop()
+			p.sleep(time.Minute)
+			p.close(stopping)
+		}, "shut out at 0s, stage 1, the last, at 10ms, write 0, the last, at 1m0s"},
 		{"a stop before the first message begins", start{}, "", func(p *played) {
 			p.stop()
 			p.sleep(time.Second)
