@@ -30,7 +30,7 @@ func (s *source) Bind(group string) error {
 }
 
 // Open implements rota.Opener: all desks connect to the coordinator of the group, by a question
-// whose answer does not matter.
+// whose answer does not matter, and fetches to the brokers that lead partitions.
 func (s *source) Open(ctx context.Context) error {
 	group, err := s.groupName()
 	if err != nil {
@@ -46,6 +46,20 @@ func (s *source) Open(ctx context.Context) error {
 			r.Group, r.Topics = group, []kmsg.OffsetFetchRequestTopic{}
 			_, failed[desk] = ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
 		})
+	}
+	for _, name := range s.set.topics {
+		t, err := s.topic(ctx, name, time.Time{})
+		if err != nil {
+			break // the desks tell, too
+		}
+		for _, leader := range slices.Compact(slices.Sorted(slices.Values(t.leaders))) {
+			if leader >= 0 { // it has one
+				all.Go(func() {
+					s.fetcher.warm(leader)
+					s.fetcher.peek(ctx, leader, nil)
+				})
+			}
+		}
 	}
 	all.Wait()
 	return errors.Join(failed[:]...)
