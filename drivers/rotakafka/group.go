@@ -112,34 +112,131 @@ func (s *source) offsetsNow(ctx context.Context, desk int, group string, of map[
 // an error, or it is as it was before.
 func (s *source) readOffsets(ctx context.Context, desk int, group string, of map[string][]int32, stable bool) (map[string]offset, error) {
 	r := kmsg.NewPtrOffsetFetchRequest()
-	r.Group, r.RequireStable = group, stable
+	g := kmsg.NewOffsetFetchRequestGroup() // for brokers that know requests of several groups
+	r.RequireStable, r.Group, g.Group = stable, group, group
 	for name, numbers := range of {
-		t := kmsg.NewOffsetFetchRequestTopic()
-		t.Topic, t.Partitions = name, numbers
-		r.Topics = append(r.Topics, t)
+		t, gt := kmsg.NewOffsetFetchRequestTopic(), kmsg.NewOffsetFetchRequestGroupTopic()
+		t.Topic, t.Partitions, gt.Topic, gt.Partitions = name, numbers, name, numbers
+		r.Topics, g.Topics = append(r.Topics, t), append(g.Topics, gt)
 	}
-	out := map[string]offset{}
-	got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
+	r.Groups = append(r.Groups, g)
+	got, err := s.askCoordinator(ctx, desk, group, r)
 	if err != nil {
 		return nil, err
 	}
-	err = kerr.ErrorForCode(got.ErrorCode)
+	out := map[string]offset{}
+	add := func(topic string, number int32, at int64, metadata *string, c int16) {
+		o := offset{at: at, err: code(c)}
+		if metadata != nil {
+			o.note, o.noted = readNote(*metadata)
+		}
+		out[partitionName(topic, number)] = o
+	}
+	failed := got.ErrorCode
+	for _, t := range got.Topics {
+		for _, p := range t.Partitions {
+			add(t.Topic, p.Partition, p.Offset, p.Metadata, p.ErrorCode)
+		}
+	}
+	for _, g := range got.Groups {
+		failed = cmp.Or(failed, g.ErrorCode)
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				add(t.Topic, p.Partition, p.Offset, p.Metadata, p.ErrorCode)
+			}
+		}
+	}
+	err = kerr.ErrorForCode(failed)
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return out, nil // nobody has committed anything yet
 	}
 	if err != nil {
 		return nil, inWords(err)
 	}
-	for _, t := range got.Topics {
-		for _, p := range t.Partitions {
-			o := offset{at: p.Offset, err: code(p.ErrorCode)}
-			if p.Metadata != nil {
-				o.note, o.noted = readNote(*p.Metadata)
-			}
-			out[partitionName(t.Topic, p.Partition)] = o
-		}
-	}
 	return out, nil
+}
+
+// askCoordinator asks the broker that coordinates the group. The client would do so by itself, but asks
+// for the metadata of topics with each such request, which costs a broker more than the answer.
+func (s *source) askCoordinator(ctx context.Context, desk int, group string, r *kmsg.OffsetFetchRequest) (*kmsg.OffsetFetchResponse, error) {
+	if node := s.coordinators.of(group); node >= 0 {
+		got, err := s.askBroker(ctx, desk, node, r)
+		if err == nil {
+			return got, nil
+		}
+		s.coordinators.set(group, -1)
+	}
+	got, err := ask[*kmsg.OffsetFetchResponse](ctx, &s.link, desk, r)
+	if err == nil {
+		s.findCoordinator(ctx, desk, group)
+	}
+	return got, err
+}
+
+// askBroker asks a broker. That it does not coordinate the group any more is an error.
+func (s *source) askBroker(ctx context.Context, desk int, node int32, r *kmsg.OffsetFetchRequest) (*kmsg.OffsetFetchResponse, error) {
+	c, err := s.client(desk)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	answer, err := c.Broker(int(node)).Request(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	got := answer.(*kmsg.OffsetFetchResponse)
+	failed := got.ErrorCode
+	for _, g := range got.Groups {
+		failed = cmp.Or(failed, g.ErrorCode)
+	}
+	if err := kerr.ErrorForCode(failed); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, err
+	}
+	return got, nil
+}
+
+// findCoordinator remembers who coordinates a group. If that cannot be had, the client finds it each time.
+func (s *source) findCoordinator(ctx context.Context, desk int, group string) {
+	r := kmsg.NewPtrFindCoordinatorRequest()
+	r.CoordinatorKey, r.CoordinatorKeys = group, []string{group}
+	got, err := ask[*kmsg.FindCoordinatorResponse](ctx, &s.link, desk, r)
+	if err != nil || got.ErrorCode != 0 {
+		return
+	}
+	node := got.NodeID
+	for _, c := range got.Coordinators {
+		if c.ErrorCode != 0 {
+			return
+		}
+		node = c.NodeID
+	}
+	s.coordinators.set(group, node)
+}
+
+// coordinators are the brokers that coordinate groups.
+type coordinators struct {
+	mu  sync.Mutex
+	all map[string]int32
+}
+
+// of returns the coordinator of a group, -1 if it is not known.
+func (cs *coordinators) of(group string) int32 {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if node, ok := cs.all[group]; ok {
+		return node
+	}
+	return -1
+}
+
+func (cs *coordinators) set(group string, node int32) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.all == nil {
+		cs.all = map[string]int32{}
+	}
+	cs.all[group] = node
 }
 
 // againTime is for how long again tries: what lasts longer is reported.

@@ -45,15 +45,16 @@ const maxAttaching = 64
 
 type source struct {
 	link
-	fetcher  *fetcher
-	group    atomic.Pointer[string] // nil until Bind
-	slots    chan struct{}          // a semaphore: one element per partition that attaches
-	setbacks setback.Book
-	marks    marks
-	letters  letterTopics
-	pumps    pumps
-	aheads   aheads
-	trusted  atomic.Bool // the last commit of any partition has succeeded
+	fetcher      *fetcher
+	group        atomic.Pointer[string] // nil until Bind
+	slots        chan struct{}          // a semaphore: one element per partition that attaches
+	setbacks     setback.Book
+	marks        marks
+	letters      letterTopics
+	pumps        pumps
+	aheads       aheads
+	coordinators coordinators
+	trusted      atomic.Bool // the last commit of any partition has succeeded
 
 	lookup     chan struct{} // has an element while topics are asked for
 	inspecting chan struct{} // has an element while inspected is in use
