@@ -14,8 +14,8 @@ import (
 // While the former owner of a partition stops, the next one reads ahead what it will need: messages
 // from the offset on that is committed, and the offset, over and over, until it is the former owner's
 // last one. None of that grows old within the time it is kept: what a log holds stays, and so does what
-// an owner has noted that has ended. Whether that was the owner just before its own tells whoever
-// attaches, who knows its token. Partitions that move together are read together, since a broker
+// an owner has noted that has ended. Whether that was the owner just before this one shows when the
+// partition is granted, by the token. Partitions that move together are read together, since a broker
 // that has to answer each of them by itself has no time for those who commit.
 
 // An ahead is what was read of one partition. The lock of aheads guards it.
@@ -32,7 +32,7 @@ type ahead struct {
 // aheads are those of one source.
 type aheads struct {
 	looking chan struct{} // has an element while somebody looks
-	looked  time.Time     // when the last look began; whoever looks guards it
+	looked  time.Time     // when the last look began; who has the element of looking guards it
 
 	mu  sync.Mutex
 	all map[string]*ahead // by partition
@@ -45,7 +45,7 @@ const (
 	mostPause = 100 * time.Millisecond // and when the former owner takes its time
 )
 
-// readAhead reads ahead until ctx ends. If it cannot, whoever attaches reads for itself.
+// readAhead reads ahead until ctx ends. If it cannot, attach reads what it needs.
 func (s *source) readAhead(ctx context.Context, group, name string, number int32, t *topic) {
 	partition := partitionName(name, number)
 	a := &ahead{cursor: &cursor{topic: name, id: t.id, number: number, limit: min(firstFetch, s.set.fetch)}, leader: t.leaders[number]}

@@ -171,8 +171,8 @@ type view struct {
 	changed, stop <-chan struct{}
 }
 
-// view looks. Whoever must be shut out before the first message has been shut out by then; the
-// others can wait until partitions that move together have moved.
+// view looks. A former owner that must be shut out before the first message has been shut out by
+// then; others can wait until partitions that move together have moved.
 func (s *settler) view(shut bool) view {
 	asked := s.asked()
 	s.mu.Lock()
