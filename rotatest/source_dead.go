@@ -278,3 +278,80 @@ func replayIsCut(t *sourceTest) {
 	eventually(t, t.bound, "the letters are gone", func() bool { return len(t.letters(box, p)) == 0 })
 	b.leave()
 }
+
+func deadLetters(t *sourceTest) {
+	t.publish(12)
+	poison := func(_ context.Context, _ *testMember, msg rota.Message) error {
+		if number(&msg) == 5 || number(&msg) == 6 {
+			return errors.New("poison")
+		}
+		return nil
+	}
+	a := t.join("a", poison, func(c *rota.Config) { c.Attempts = 2 })
+	var want []string
+	for p := range t.sent {
+		want = append(want, p+" 5", p+" 6")
+	}
+	slices.Sort(want)
+	t.wait("message 12 is handled everywhere", func() bool { return t.reached(12) })
+	a.leave()
+	var got []string
+	eventually(t, t.bound, "all dead letters are there", func() bool {
+		dead, err := t.broker.Dead()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, d := range dead {
+			got = append(got, string(d))
+		}
+		return len(got) >= len(want)
+	})
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("dead-lettered were %q, want %q", got, want)
+	}
+	once := t.triedTwice(want)
+	t.publish(1)
+	b := t.join("b", quick)
+	t.wait("what came later is handled", func() bool { return t.reached(13) })
+	b.leave()
+	t.inOrder(once)
+}
+
+// slowAnswer is what a busy machine makes a broker take for an answer: a source that has given it up
+// by then does not know that a dead letter was stored, and the message comes again.
+const slowAnswer = time.Second
+
+// triedTwice checks that each message that is dead was tried twice, by each Consume that began with
+// it. It tells whether that was one each time; another may have begun after a slow answer only.
+func (t *sourceTest) triedTwice(dead []string) (once bool) {
+	t.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tries, last := map[string]int{}, map[string]*delivery{}
+	once = true
+	for i := range t.log {
+		d, v := &t.log[i], string(t.log[i].msg.Value)
+		if was := last[v]; was != nil && was.call != d.call {
+			if took := d.began.Sub(was.began); took < slowAnswer {
+				t.Errorf("%q came again after %v", v, took)
+			}
+			if slices.Contains(dead, v) && tries[v] != 2 {
+				t.Errorf("%q was tried %d times, want 2", v, tries[v])
+			}
+			once, tries[v] = false, 0
+		}
+		last[v] = d
+		if tries[v]++; d.msg.Attempt != tries[v] {
+			t.Errorf("%q is attempt %d at try %d", v, d.msg.Attempt, tries[v])
+		}
+		d.good = true // for inOrder: a dead letter is done too
+	}
+	for _, v := range dead {
+		if tries[v] != 2 {
+			t.Errorf("%q was tried %d times, want 2", v, tries[v])
+		}
+	}
+	return once
+}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ const (
 	settlesNone  = "it does not settle what was done before a stop"
 	neverStops   = "it does not notice a stop while it waits"
 	neverEnds    = "it does not notice the end of its ctx while it waits"
+	opensOnce    = "it can be opened once only"
 	settlesFirst = "it settles before it delivers"
 	hides        = "it hides for a while what a former owner fetched"
 	toTheEnd     = "it puts what was not done at the end of the queue"
@@ -96,6 +98,7 @@ var sourceFlaws = []struct{ name, by, says string }{
 	{settlesNone, "a stop waits for the message in hand and no more", "are done"},
 	{neverStops, "an idle partition stops at once", "leaving took"},
 	{neverEnds, "an idle partition stops at once", "abort"},
+	{opensOnce, "a source that can be opened is open then", "Open: it is open"},
 	{settlesFirst, "what a lost lease left goes to the next owner, in order", "all messages are handled"},
 	{hides, "what a lost lease left goes to the next owner, in order", "begins with message 33"},
 	{toTheEnd, "what a lost lease left goes to the next owner, in order", "begins with message 33"},
@@ -144,6 +147,14 @@ type oddSource struct {
 	inUse   sync.Map
 	ids     int
 	fetched map[string]time.Time // by ID
+	opened  atomic.Bool
+}
+
+func (s *oddSource) Open(context.Context) error {
+	if s.opened.Swap(true) && s.flaw == opensOnce {
+		return errors.New("it is open")
+	}
+	return nil
 }
 
 func (s *oddSource) Bind(group string) error {

@@ -173,13 +173,17 @@ func (s *source) askCoordinator(ctx context.Context, desk int, group string, r *
 	return got, err
 }
 
+// knownTime is how long a broker may take for an answer that was a coordinator: if it is one no more, or
+// frozen, the client finds another.
+const knownTime = time.Second
+
 // askBroker asks a broker. That it does not coordinate the group any more is an error.
 func (s *source) askBroker(ctx context.Context, desk int, node int32, r *kmsg.OffsetFetchRequest) (*kmsg.OffsetFetchResponse, error) {
 	c, err := s.client(desk)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := context.WithTimeout(ctx, knownTime)
 	defer cancel()
 	answer, err := c.Broker(int(node)).Request(ctx, r)
 	if err != nil {
