@@ -137,17 +137,17 @@ func (s *settler) run(ctx context.Context) {
 }
 
 func (s *settler) commitAll(ctx context.Context) (err error) {
-	for shut, staged, open := false, false, false; err == nil; {
+	for shut, staged, pending := false, false, false; err == nil; {
 		v := s.view(shut)
 		switch {
 		case !shut && (v.dirty && (v.now || v.calm) || v.soon):
 			shut, err = true, s.within(ctx, s.shutOut)
-		case v.dirty && v.now, v.closing && open: // what was staged is ended, or the next owner would have to
-			err, open = s.commit(ctx), false
+		case v.dirty && v.now, v.closing && pending: // what was staged is ended, or the next owner would have to
+			err, pending = s.commit(ctx), false
 		case v.closing:
 			return nil
 		case v.soon && !staged:
-			staged, open = true, true
+			staged, pending = true, true
 			s.within(ctx, func(ctx context.Context) error { return s.stage(ctx, v.at, v.last) }) // if it fails, the commit does all of it, and tells
 		default:
 			err = await(ctx, v.changed, v.stop, v.wait)
